@@ -1,0 +1,170 @@
+/**
+ * The warehouse: counted rows, live and final, and which final attempt of an hour is in force.
+ * Adapter: `chdb/` (one machine); a ClickHouse server takes the same SQL through the same client.
+ *
+ * W1 Live and final rows lie in different tables; the stream writes only live, the recount only final.
+ * W2 A live row is the full count under its natural key with a rising version: the highest wins.
+ * W3 Final rows carry the `attempt` that wrote them. They are seen only once `publish` names that
+ *    attempt for their hour: a half-written attempt is never visible and is written again under
+ *    another number.
+ * W4 `publish` is one insert of one block: hour and day become visible together or not at all.
+ */
+import type { Device } from '../event/click-event.ts';
+
+/** Natural key of a minute row. `minuteMs` is the start of the minute, ms UTC. */
+export interface MinuteKey {
+  readonly advertiserId: string;
+  readonly campaignId: string;
+  readonly adId: string;
+  readonly minuteMs: number;
+  readonly country: string;
+  readonly device: Device;
+}
+
+export interface LiveRow extends MinuteKey {
+  /** The log partition that counted it: one writer per row; readers sum over shards. */
+  readonly shard: number;
+  /** The full count, never a delta. */
+  readonly clicks: number;
+}
+
+export interface FinalRow extends MinuteKey {
+  readonly clicks: number;
+}
+
+/** The published state of one final hour. */
+export interface HourState {
+  /** Start of the hour, ms UTC. */
+  readonly hourMs: number;
+  /** 1 for the first final result, one more for each change after it. */
+  readonly revision: number;
+  /** Which written rows are in force (W3). */
+  readonly attempt: number;
+  readonly finalAtMs: number;
+  /** Why this revision exists: `first`, `late_clicks`, `redrive`, `verdict`, `earlier_hour_changed`. */
+  readonly cause: string;
+  /** Outcomes of the hour's archived records; they sum to `records`. */
+  readonly records: number;
+  readonly counted: number;
+  readonly duplicate: number;
+  readonly notBillable: number;
+  readonly invalid: number;
+  /** Live clicks of the hour when it was compared. */
+  readonly liveClicks: number;
+  /** Largest |live − final| / final over advertisers (1 when final is 0 and live is not). */
+  readonly driftMax: number;
+  /** Digest over the names and checksums of the archive objects that the recount read. */
+  readonly inputDigest: string;
+}
+
+/** The attempt in force for one UTC day, published when all its 24 hours are final. */
+export interface DayState {
+  readonly dayMs: number;
+  readonly attempt: number;
+}
+
+export interface Restatement {
+  readonly hourMs: number;
+  readonly revision: number;
+  readonly advertiserId: string;
+  readonly adId: string;
+  readonly before: number;
+  readonly after: number;
+  readonly cause: string;
+  readonly atMs: number;
+}
+
+export interface DriftRow {
+  readonly hourMs: number;
+  readonly revision: number;
+  readonly advertiserId: string;
+  readonly live: number;
+  readonly final: number;
+}
+
+export interface Publication {
+  readonly hour: HourState;
+  readonly day: DayState | null;
+  readonly drift: readonly DriftRow[];
+  readonly restatements: readonly Restatement[];
+}
+
+export type Granularity = 'minute' | 'hour' | 'day' | 'total';
+export type GroupBy = 'ad' | 'campaign' | 'country' | 'device';
+
+/** A validated query; every list undefined means "no filter". */
+export interface MetricsQuery {
+  readonly advertiserId: string;
+  readonly adIds: readonly string[] | undefined;
+  readonly campaignIds: readonly string[] | undefined;
+  readonly countries: readonly string[] | undefined;
+  readonly devices: readonly string[] | undefined;
+  /** Half-open `[fromMs, toMs)`, whole minutes. */
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly granularity: Granularity;
+  /** IANA zone that days (and hours) are cut in. */
+  readonly timezone: string;
+  readonly groupBy: readonly GroupBy[];
+  readonly limit: number;
+  /** Position after the last row of the page before; undefined for the first page. */
+  readonly after: readonly string[] | undefined;
+}
+
+export interface MetricsRow {
+  /** ISO 8601 with offset; undefined for `total`. */
+  readonly bucketStart: string | undefined;
+  readonly adId: string | undefined;
+  readonly campaignId: string | undefined;
+  readonly country: string | undefined;
+  readonly device: string | undefined;
+  readonly clicks: number;
+}
+
+export interface MetricsPage {
+  readonly rows: readonly MetricsRow[];
+  readonly next: readonly string[] | undefined;
+}
+
+export interface Warehouse {
+  /** Creates or migrates the tables; safe to repeat. */
+  migrate(): Promise<void>;
+  /** Upserts full counts (W2). `version` must rise with every call. */
+  upsertLive(rows: readonly LiveRow[], version: number): Promise<void>;
+  /** The highest version any live row carries, 0 when there is none. */
+  maxLiveVersion(): Promise<number>;
+  /** Live clicks per advertiser of the hour `[hourMs, hourMs + 1 h)`. */
+  liveTotals(hourMs: number): Promise<Map<string, number>>;
+  /** A number no earlier attempt for this hour or day has used, failed attempts included. */
+  nextAttempt(tier: 'hour' | 'day', startMs: number): Promise<number>;
+  /** Writes the minute and hour rows of one attempt (W3); rows all lie in the hour. */
+  writeFinalHour(hourMs: number, attempt: number, rows: readonly FinalRow[]): Promise<void>;
+  /**
+   * Writes a day's rows by summing, per key, the hour rows whose attempts are given for each of its
+   * 24 hours (an hour with no entry had no clicks).
+   */
+  writeFinalDay(
+    dayMs: number,
+    attempt: number,
+    hourAttempts: ReadonlyMap<number, number>,
+  ): Promise<void>;
+  publish(publication: Publication): Promise<void>;
+  /** Published hours in `[fromMs, toMs)`, latest revision each, ascending. */
+  hours(fromMs: number, toMs: number): Promise<HourState[]>;
+  /** Published days in `[fromMs, toMs)`, latest attempt each, ascending. */
+  days(fromMs: number, toMs: number): Promise<DayState[]>;
+  restatements(
+    fromMs: number,
+    toMs: number,
+    advertiserId: string | undefined,
+  ): Promise<Restatement[]>;
+  /** Final minute rows in force for an hour, summed per key, in key order. */
+  finalRows(hourMs: number): Promise<FinalRow[]>;
+  /** Live rows of `[fromMs, toMs)`, latest version each, shards summed, in key order. */
+  liveRows(fromMs: number, toMs: number): Promise<FinalRow[]>;
+  /** Answers a query: final rows for hours before `finalUntilMs`, live rows after it. */
+  metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage>;
+  /** Removes every row and state (for `rebuild`). */
+  reset(): Promise<void>;
+  close(): Promise<void>;
+}
