@@ -8,4 +8,5 @@ declare global {
     utf8Write(text: string, at: number, length?: number): number;
   }
 }
+
 export {};

@@ -1,0 +1,205 @@
+/**
+ * Claims: which record of each impression is the counted one.
+ *
+ * An open-addressing table of 28-byte entries in typed arrays, in 64 sections by the top bits of the
+ * hash, so that growing never stops counting for long. A slot follows from the hash's next bits,
+ * hence a walk over the table goes in (nearly) ascending order of `hash0`, and looking up hashes in
+ * that order touches memory in sequence; the recount's look-back lives on that.
+ *
+ * C1 One entry per impression. Entries leave only by `sweep`: none inside the dedup window is ever
+ *    dropped, unless `maxClaims` is reached, and then `forgotten` counts it.
+ * C2 An entry is never moved while its slot number is in use: callers do not keep slots across
+ *    an insert.
+ */
+const SECTION_BITS = 6;
+const SECTIONS = 1 << SECTION_BITS;
+const WORDS = 7;
+const INITIAL_SLOTS = 256;
+const MAX_LOAD = 0.75;
+
+/** Words of an entry: hash0, hash1, hash2, time low, time high 16 | partition 16, offset low, row. */
+class Section {
+  slots = INITIAL_SLOTS;
+  /** An entry's time is never 0, so an all-zero `time` marks an empty slot. */
+  words = new Uint32Array(INITIAL_SLOTS * WORDS);
+  used = 0;
+}
+
+export interface Claim {
+  hash0: number;
+  hash1: number;
+  hash2: number;
+  clickedAtMs: number;
+  partition: number;
+  /** Low 32 bits of the offset: enough to order records of one partition inside a window. */
+  offsetLow: number;
+  /** The row that counts it. */
+  rowId: number;
+}
+
+const TWO_32 = 0x1_0000_0000;
+
+export class ClaimTable {
+  readonly #sections = Array.from({ length: SECTIONS }, () => new Section());
+  /** Set by `find`: where the entry is, or where it would go. */
+  #section = 0;
+  #slot = 0;
+  size = 0;
+
+  /** Bytes held by the table. */
+  get memoryBytes(): number {
+    let bytes = 0;
+    for (const section of this.#sections) bytes += section.words.byteLength;
+    return bytes;
+  }
+
+  /** Looks for an impression; then the `found…` getters read it and `put` replaces or adds it. */
+  find(hash0: number, hash1: number, hash2: number): boolean {
+    this.#section = hash0 >>> (32 - SECTION_BITS);
+    const section = this.#sections[this.#section]!;
+    const words = section.words;
+    const mask = section.slots - 1;
+    let slot = homeSlot(hash0, section.slots);
+    for (;;) {
+      const at = slot * WORDS;
+      if (words[at + 3] === 0 && words[at + 4] === 0) break;
+      if (words[at] === hash0 && words[at + 1] === hash1 && words[at + 2] === hash2) {
+        this.#slot = slot;
+        return true;
+      }
+      slot = (slot + 1) & mask;
+    }
+    this.#slot = slot;
+    return false;
+  }
+
+  get foundClickedAtMs(): number {
+    const words = this.#sections[this.#section]!.words;
+    const at = this.#slot * WORDS;
+    return words[at + 3]! + (words[at + 4]! & 0xffff) * TWO_32;
+  }
+
+  get foundPartition(): number {
+    return this.#sections[this.#section]!.words[this.#slot * WORDS + 4]! >>> 16;
+  }
+
+  get foundOffsetLow(): number {
+    return this.#sections[this.#section]!.words[this.#slot * WORDS + 5]!;
+  }
+
+  get foundRowId(): number {
+    return this.#sections[this.#section]!.words[this.#slot * WORDS + 6]!;
+  }
+
+  /** Replaces what `find` found. */
+  replaceFound(clickedAtMs: number, partition: number, offset: number, rowId: number): void {
+    const words = this.#sections[this.#section]!.words;
+    const at = this.#slot * WORDS;
+    words[at + 3] = clickedAtMs;
+    words[at + 4] = ((partition << 16) | Math.floor(clickedAtMs / TWO_32)) >>> 0;
+    words[at + 5] = offset;
+    words[at + 6] = rowId;
+  }
+
+  /** Adds the impression that `find` has just not found. Call `needsRoom` before. */
+  addMissing(claim: Readonly<Claim>): void {
+    const section = this.#sections[this.#section]!;
+    const words = section.words;
+    const at = this.#slot * WORDS;
+    words[at] = claim.hash0;
+    words[at + 1] = claim.hash1;
+    words[at + 2] = claim.hash2;
+    this.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
+    section.used++;
+    this.size++;
+    if (section.used > section.slots * MAX_LOAD) this.#full.push(this.#section);
+  }
+
+  readonly #full: number[] = [];
+
+  /** Whether an insert has filled a section; `makeRoom` must run before the next insert. */
+  get needsRoom(): boolean {
+    return this.#full.length > 0;
+  }
+
+  /** Drops entries that `keep` refuses from full sections, and doubles those that stay full. */
+  makeRoom(keep: (clickedAtMs: number, partition: number) => boolean): void {
+    for (const index of this.#full.splice(0)) {
+      const section = this.#sections[index]!;
+      this.#rebuild(section, section.slots, keep);
+      if (section.used > section.slots * (MAX_LOAD / 1.5)) {
+        this.#rebuild(section, section.slots * 2, () => true);
+      }
+    }
+  }
+
+  /** Drops entries that `keep` refuses everywhere, and gives memory back. */
+  sweep(keep: (clickedAtMs: number, partition: number) => boolean): void {
+    this.#full.length = 0;
+    for (const section of this.#sections) {
+      this.#rebuild(section, section.slots, keep);
+      let slots = section.slots;
+      while (slots > INITIAL_SLOTS && section.used < slots * (MAX_LOAD / 4)) slots /= 2;
+      if (slots !== section.slots) this.#rebuild(section, slots, () => true);
+    }
+  }
+
+  #rebuild(
+    section: Section,
+    slots: number,
+    keep: (clickedAtMs: number, partition: number) => boolean,
+  ): void {
+    const old = section.words;
+    const words = new Uint32Array(slots * WORDS);
+    const mask = slots - 1;
+    let used = 0;
+    for (let from = 0; from < old.length; from += WORDS) {
+      const low = old[from + 3]!;
+      const high = old[from + 4]!;
+      if (low === 0 && high === 0) continue;
+      if (!keep(low + (high & 0xffff) * TWO_32, high >>> 16)) continue;
+      let slot = homeSlot(old[from]!, slots);
+      while (words[slot * WORDS + 3] !== 0 || words[slot * WORDS + 4] !== 0)
+        slot = (slot + 1) & mask;
+      for (let word = 0; word < WORDS; word++) words[slot * WORDS + word] = old[from + word]!;
+      used++;
+    }
+    this.size += used - section.used;
+    section.words = words;
+    section.slots = slots;
+    section.used = used;
+  }
+
+  /** Calls `visit` for every claim, in nearly ascending order of `hash0`. The object is reused. */
+  forEach(visit: (claim: Readonly<Claim>) => void): void {
+    const claim: Claim = {
+      hash0: 0,
+      hash1: 0,
+      hash2: 0,
+      clickedAtMs: 0,
+      partition: 0,
+      offsetLow: 0,
+      rowId: 0,
+    };
+    for (const { words } of this.#sections) {
+      for (let at = 0; at < words.length; at += WORDS) {
+        const high = words[at + 4]!;
+        if (words[at + 3] === 0 && high === 0) continue;
+        claim.hash0 = words[at]!;
+        claim.hash1 = words[at + 1]!;
+        claim.hash2 = words[at + 2]!;
+        claim.clickedAtMs = words[at + 3]! + (high & 0xffff) * TWO_32;
+        claim.partition = high >>> 16;
+        claim.offsetLow = words[at + 5]!;
+        claim.rowId = words[at + 6]!;
+        visit(claim);
+      }
+    }
+  }
+}
+
+function homeSlot(hash0: number, slots: number): number {
+  // The bits behind the section's, scaled to the section's size: order is kept.
+  const rest = (hash0 << SECTION_BITS) >>> 0;
+  return Math.floor((rest / TWO_32) * slots);
+}

@@ -1,0 +1,148 @@
+/**
+ * Counting: one implementation, used by the stream and by the recount.
+ *
+ * Pure: no clock, disk, network or randomness. What it holds after a set of records is a function
+ * of those records:
+ *
+ * K1 The counted record of an impression is the one with the earliest `clicked_at`, ties broken by
+ *    partition and offset. A record that turns out earlier than the counted one takes its place, and
+ *    the row that had counted it gives the click back. So rows do not depend on the order in which
+ *    partitions are read, as long as both minutes are open.
+ * K2 A record is late when its minute ended `latenessMs` or more before its own partition's watermark.
+ *    It is not counted here and claims nothing; the recount counts it.
+ * K3 Only billable records are counted, and only they claim the impression.
+ * K4 Every record gets exactly one outcome. When a record takes a counted one's place, the other
+ *    becomes the duplicate: the totals by outcome do not depend on order either.
+ */
+import { type Claim, ClaimTable } from './claims.ts';
+import type { CountingOptions, CountingRecord, OpenRow, Outcome } from './types.ts';
+import { Watermarks } from './watermark.ts';
+import { MINUTE_MS, minuteOf, Windows } from './windows.ts';
+
+export class Counting {
+  readonly options: CountingOptions;
+  readonly claims = new ClaimTable();
+  readonly windows = new Windows();
+  readonly watermarks: Watermarks;
+  /** Claims dropped inside the dedup window because `maxClaims` was reached. */
+  forgotten = 0;
+  /** Called for every claim made or moved, so that the owner can keep it; the object is reused. */
+  onClaim: ((claim: Readonly<Claim>) => void) | undefined;
+  readonly #claim: Claim = {
+    hash0: 0,
+    hash1: 0,
+    hash2: 0,
+    clickedAtMs: 0,
+    partition: 0,
+    offsetLow: 0,
+    rowId: 0,
+  };
+
+  constructor(options: CountingOptions) {
+    this.options = options;
+    this.watermarks = new Watermarks(options.watermarkLagMs);
+  }
+
+  /** Counts one record and tells where it ended. */
+  apply(record: Readonly<CountingRecord>): Outcome {
+    const late = this.isLate(record.partition, record.clickedAtMs);
+    this.watermarks.observe(record.partition, record.clickedAtMs);
+    if (!record.billable) return 'not_billable';
+    if (late) return 'late';
+    if (!this.claims.find(record.hash0, record.hash1, record.hash2)) {
+      this.#count(record, false);
+      return 'counted';
+    }
+    const distanceMs = Math.abs(record.clickedAtMs - this.claims.foundClickedAtMs);
+    if (distanceMs >= this.options.dedupWindowMs) {
+      this.#count(record, true);
+      return 'counted';
+    }
+    const counted = this.windows.byId(this.claims.foundRowId);
+    // A closed row's count is settled in the warehouse: the recount will move the click (K1).
+    if (counted !== undefined && this.#isEarlier(record)) {
+      this.windows.add(counted, -1);
+      this.#count(record, true);
+    }
+    return 'duplicate';
+  }
+
+  /** K2. The minute `[m, m + 60 s)` is open until the watermark reaches its end plus the lateness. */
+  isLate(partition: number, clickedAtMs: number): boolean {
+    const closesAtMs = minuteOf(clickedAtMs) + MINUTE_MS + this.options.latenessMs;
+    return closesAtMs <= this.watermarks.of(partition);
+  }
+
+  /** Minutes of the partition's shard that end at or before this are closed. */
+  closedUntilMs(partition: number): number {
+    return this.watermarks.of(partition) - this.options.latenessMs;
+  }
+
+  #isEarlier(record: Readonly<CountingRecord>): boolean {
+    const byTime = record.clickedAtMs - this.claims.foundClickedAtMs;
+    if (byTime !== 0) return byTime < 0;
+    const byPartition = record.partition - this.claims.foundPartition;
+    if (byPartition !== 0) return byPartition < 0;
+    // Low halves, compared with wrap-around: records of one window lie less than 2^31 apart.
+    return ((record.offset - this.claims.foundOffsetLow) | 0) < 0;
+  }
+
+  #count(record: Readonly<CountingRecord>, replace: boolean): void {
+    const row = this.windows.row(record.shard, minuteOf(record.clickedAtMs), record.rowKey);
+    this.windows.add(row, 1);
+    const claim = this.#claim;
+    claim.hash0 = record.hash0;
+    claim.hash1 = record.hash1;
+    claim.hash2 = record.hash2;
+    claim.clickedAtMs = record.clickedAtMs;
+    claim.partition = record.partition;
+    claim.offsetLow = record.offset >>> 0;
+    claim.rowId = row.id;
+    if (replace) {
+      this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
+    } else {
+      this.claims.addMissing(claim);
+      if (this.claims.needsRoom) this.#makeRoom();
+    }
+    this.onClaim?.(claim);
+  }
+
+  /** Puts a kept claim back, for a state that is being loaded in the order it was kept. */
+  restoreClaim(claim: Readonly<Claim>): void {
+    if (this.claims.find(claim.hash0, claim.hash1, claim.hash2)) {
+      this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
+      return;
+    }
+    this.claims.addMissing(claim);
+    if (this.claims.needsRoom) this.#makeRoom();
+  }
+
+  /** Whether a claim can still make a later record of its partition a duplicate. */
+  isClaimLive(clickedAtMs: number, partition: number): boolean {
+    return clickedAtMs + this.options.dedupWindowMs > this.watermarks.of(partition);
+  }
+
+  #makeRoom(): void {
+    this.claims.makeRoom((clickedAtMs, partition) => this.isClaimLive(clickedAtMs, partition));
+    if (this.claims.size > this.options.maxClaims) this.#forgetOldest();
+  }
+
+  /** C1: the bound on memory is kept by giving up the oldest tenth of the window, and said so. */
+  #forgetOldest(): void {
+    const before = this.claims.size;
+    let share = 0.9;
+    while (this.claims.size > this.options.maxClaims * 0.9 && share > 0) {
+      const keepMs = this.options.dedupWindowMs * share;
+      this.claims.sweep(
+        (clickedAtMs, partition) => clickedAtMs + keepMs > this.watermarks.of(partition),
+      );
+      share -= 0.1;
+    }
+    this.forgotten += before - this.claims.size;
+  }
+
+  /** Takes back a counted click, e.g. one whose impression was billed in an earlier hour. */
+  uncount(row: OpenRow): void {
+    this.windows.add(row, -1);
+  }
+}
