@@ -1,7 +1,7 @@
 /**
  * Claims: which record of each impression is the counted one.
  *
- * An open-addressing table of 28-byte entries in typed arrays, in 64 sections by the top bits of the
+ * An open-addressing table of 28-byte entries in typed arrays, in 1,024 sections by the top bits of the
  * hash, so that growing never stops counting for long. A slot follows from the hash's next bits,
  * hence a walk over the table goes in (nearly) ascending order of `hash0`, and looking up hashes in
  * that order touches memory in sequence; the recount's look-back lives on that.
@@ -11,10 +11,10 @@
  * C2 An entry is never moved while its slot number is in use: callers do not keep slots across
  *    an insert.
  */
-const SECTION_BITS = 6;
-const SECTIONS = 1 << SECTION_BITS;
+const SECTION_BITS = 10;
+export const SECTIONS = 1 << SECTION_BITS;
 const WORDS = 7;
-const INITIAL_SLOTS = 256;
+const INITIAL_SLOTS = 64;
 const MAX_LOAD = 0.75;
 
 /** Words of an entry: hash0, hash1, hash2, time low, time high 16 | partition 16, offset low, row. */
@@ -126,10 +126,10 @@ export class ClaimTable {
   makeRoom(keep: (clickedAtMs: number, partition: number) => boolean): void {
     for (const index of this.#full.splice(0)) {
       const section = this.#sections[index]!;
-      this.#rebuild(section, section.slots, keep);
-      if (section.used > section.slots * (MAX_LOAD / 1.5)) {
-        this.#rebuild(section, section.slots * 2, () => true);
-      }
+      const stay = countKept(section.words, keep);
+      // Doubled also when expiry has freed only little: the next rebuild would follow at once.
+      const slots = stay > section.slots * (MAX_LOAD / 1.5) ? section.slots * 2 : section.slots;
+      this.#rebuild(section, slots, keep);
     }
   }
 
@@ -172,6 +172,12 @@ export class ClaimTable {
 
   /** Calls `visit` for every claim, in nearly ascending order of `hash0`. The object is reused. */
   forEach(visit: (claim: Readonly<Claim>) => void): void {
+    for (let index = 0; index < SECTIONS; index++) this.forEachOf(index, visit);
+  }
+
+  /** The same for one of the `SECTIONS` sections. */
+  forEachOf(index: number, visit: (claim: Readonly<Claim>) => void): void {
+    const { words } = this.#sections[index]!;
     const claim: Claim = {
       hash0: 0,
       hash1: 0,
@@ -181,21 +187,32 @@ export class ClaimTable {
       offsetLow: 0,
       rowId: 0,
     };
-    for (const { words } of this.#sections) {
-      for (let at = 0; at < words.length; at += WORDS) {
-        const high = words[at + 4]!;
-        if (words[at + 3] === 0 && high === 0) continue;
-        claim.hash0 = words[at]!;
-        claim.hash1 = words[at + 1]!;
-        claim.hash2 = words[at + 2]!;
-        claim.clickedAtMs = words[at + 3]! + (high & 0xffff) * TWO_32;
-        claim.partition = high >>> 16;
-        claim.offsetLow = words[at + 5]!;
-        claim.rowId = words[at + 6]!;
-        visit(claim);
-      }
+    for (let at = 0; at < words.length; at += WORDS) {
+      const high = words[at + 4]!;
+      if (words[at + 3] === 0 && high === 0) continue;
+      claim.hash0 = words[at]!;
+      claim.hash1 = words[at + 1]!;
+      claim.hash2 = words[at + 2]!;
+      claim.clickedAtMs = words[at + 3]! + (high & 0xffff) * TWO_32;
+      claim.partition = high >>> 16;
+      claim.offsetLow = words[at + 5]!;
+      claim.rowId = words[at + 6]!;
+      visit(claim);
     }
   }
+}
+
+function countKept(
+  words: Uint32Array,
+  keep: (clickedAtMs: number, partition: number) => boolean,
+): number {
+  let kept = 0;
+  for (let at = 0; at < words.length; at += WORDS) {
+    const low = words[at + 3]!;
+    const high = words[at + 4]!;
+    if ((low !== 0 || high !== 0) && keep(low + (high & 0xffff) * TWO_32, high >>> 16)) kept++;
+  }
+  return kept;
 }
 
 function homeSlot(hash0: number, slots: number): number {

@@ -59,12 +59,16 @@ export class Counting {
       return 'counted';
     }
     const counted = this.windows.byId(this.claims.foundRowId);
-    // A closed row's count is settled in the warehouse: the recount will move the click (K1).
-    if (counted !== undefined && this.#isEarlier(record)) {
+    if (counted !== undefined && this.#isFoundOpen() && this.#isEarlier(record)) {
       this.windows.add(counted, -1);
       this.#count(record, true);
     }
     return 'duplicate';
+  }
+
+  /** A closed row never changes again, so that it can be dropped: the recount will move the click (K1). */
+  #isFoundOpen(): boolean {
+    return !this.isLate(this.claims.foundPartition, this.claims.foundClickedAtMs);
   }
 
   /** K2. The minute `[m, m + 60 s)` is open until the watermark reaches its end plus the lateness. */

@@ -8,20 +8,31 @@
 export class Watermarks {
   readonly #lagMs: number;
   readonly #largest = new Map<number, number>();
+  #lastPartition = -1;
+  #lastLargest = Number.NEGATIVE_INFINITY;
 
   constructor(lagMs: number) {
     this.#lagMs = lagMs;
   }
 
   observe(partition: number, clickedAtMs: number): void {
-    const largest = this.#largest.get(partition);
-    if (largest === undefined || clickedAtMs > largest) this.#largest.set(partition, clickedAtMs);
+    if (clickedAtMs <= this.#largestOf(partition)) return;
+    this.#largest.set(partition, clickedAtMs);
+    this.#lastLargest = clickedAtMs;
   }
 
   /** −Infinity before the first record. */
   of(partition: number): number {
-    const largest = this.#largest.get(partition);
-    return largest === undefined ? Number.NEGATIVE_INFINITY : largest - this.#lagMs;
+    return this.#largestOf(partition) - this.#lagMs;
+  }
+
+  /** Asked several times for every record, mostly for the same partition as before. */
+  #largestOf(partition: number): number {
+    if (partition !== this.#lastPartition) {
+      this.#lastPartition = partition;
+      this.#lastLargest = this.#largest.get(partition) ?? Number.NEGATIVE_INFINITY;
+    }
+    return this.#lastLargest;
   }
 
   /**

@@ -1,0 +1,330 @@
+/**
+ * The counter: runs counting over the click log and keeps the warehouse's live rows up to date.
+ *
+ * Owns the counting state, its journal and the position in the log. One loop is the only one that
+ * changes them. Does not own the log, the warehouse, or final numbers.
+ *
+ * The effects of one commit, in order, and what holds if the process dies right after each:
+ *   1. dead letters stored   – they are stored again, same position, same letter (key is the position)
+ *   2. journal commit        – claims, rows and position are in force; rows are not upserted yet, but
+ *                              every row that is not evicted is upserted again after a restart
+ *   3. rows upserted         – the same full counts may be upserted again: nothing changes
+ *   4. settled rows evicted  – noted with the next commit; until then they are upserted once more
+ *
+ * The first error that is not "try again" stops the loop: no later commit can hide it.
+ */
+import { Counting } from '../counting/counting.ts';
+import { OUTCOMES, type Outcome } from '../counting/types.ts';
+import type { ClickLogReader, LogPosition, RecordBatch } from '../log/port.ts';
+import { type Clock, monotonicMs } from '../platform/clock.ts';
+import { LedgerError } from '../platform/errors.ts';
+import type { Warehouse } from '../warehouse/port.ts';
+import { CounterState } from './counter-state.ts';
+import { HeldRows } from './held-rows.ts';
+import { MergeReader } from './merge-reader.ts';
+import type { DeadLetter, DeadLetterStore } from './port.ts';
+import { RecordSource } from './record-source.ts';
+
+export interface CounterOptions {
+  readonly reader: ClickLogReader;
+  readonly warehouse: Pick<Warehouse, 'upsertLive' | 'maxLiveVersion'>;
+  readonly deadLetters: Pick<DeadLetterStore, 'put'>;
+  readonly stateDir: string;
+  readonly clock: Clock;
+  readonly counting: {
+    readonly dedupWindowMs: number;
+    readonly watermarkLagMs: number;
+    readonly latenessMs: number;
+    readonly maxSkewMs: number;
+    readonly maxClaims: number;
+  };
+  readonly upsertIntervalMs: number;
+  readonly commitRecords: number;
+  readonly maxHeldRows: number;
+  readonly onError?: (error: Error, what: string) => void;
+}
+
+/** Longest stretch of counting before other work of the process gets a turn. */
+const SLICE_MS = 8;
+const POLL_MS = 50;
+const RETRY_MS = 1_000;
+
+export interface CounterPartitionStatus {
+  readonly partition: number;
+  readonly nextOffset: number;
+  readonly watermarkMs: number | null;
+}
+
+export class Counter {
+  readonly #options: CounterOptions;
+  readonly #source: RecordSource;
+  readonly #merge: MergeReader;
+  readonly #held = new HeldRows();
+  #state: CounterState | null = null;
+  #letters: DeadLetter[] = [];
+  #sinceCommit = 0;
+  #lastCommitMs = 0;
+  #upserting: Promise<void> | null = null;
+  #retryAtMs = 0;
+  /** Wall clock before the last look that found every partition fully read. */
+  #readUntilMs = 0;
+  #asOfMs = 0;
+  #commits = 0;
+  #committed: LogPosition = new Map();
+  failure: Error | null = null;
+  lastUpsertError: Error | null = null;
+
+  constructor(options: CounterOptions) {
+    this.#options = options;
+    this.#source = new RecordSource(options.counting.maxSkewMs);
+    this.#merge = new MergeReader(options.reader);
+  }
+
+  /** Loads the state; after it, every row that is not settled waits to be upserted again. */
+  async open(): Promise<void> {
+    const { stateDir, clock, counting, warehouse } = this.#options;
+    const state = await CounterState.open({ stateDir, clock, counting: new Counting(counting) });
+    if (state.isNew) state.sequence = await warehouse.maxLiveVersion();
+    for (const row of state.counting.windows.rows()) this.#hold(state, row);
+    this.#state = state;
+    this.#committed = new Map(state.positions);
+    this.#lastCommitMs = monotonicMs();
+    await this.#findPartitions();
+  }
+
+  /** Counts until `signal` stops it; then commits and upserts what it has. */
+  async run(signal: AbortSignal): Promise<void> {
+    try {
+      while (!signal.aborted) {
+        const progressed = await this.step();
+        if (!progressed) await sleep(POLL_MS, signal);
+      }
+      await this.#commit();
+      await this.#upserting;
+      await this.#upsert();
+    } catch (error) {
+      this.failure = error as Error;
+      throw error;
+    } finally {
+      await this.#upserting;
+      await this.#state?.close();
+    }
+  }
+
+  /** One slice of work; false when everything in the log is counted, or counting has to wait. */
+  async step(): Promise<boolean> {
+    const startedMs = monotonicMs();
+    const lookedAtMs = this.#options.clock();
+    await this.#findPartitions();
+    let more = true;
+    do {
+      if (this.#mustWait()) {
+        more = false;
+        break;
+      }
+      await this.#merge.refill();
+      const batch = this.#merge.next();
+      if (batch === null) {
+        this.#readUntilMs = lookedAtMs;
+        more = false;
+        break;
+      }
+      this.#count(batch);
+      if (this.#sinceCommit >= this.#options.commitRecords) await this.#commit();
+    } while (monotonicMs() - startedMs < SLICE_MS);
+    if (monotonicMs() - this.#lastCommitMs >= this.#options.upsertIntervalMs) {
+      await this.#commit();
+      this.#startUpsert();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    return more;
+  }
+
+  /** Counts everything that is in the log now and has the warehouse take it (for commands and tests). */
+  async catchUp(): Promise<void> {
+    do {
+      while (await this.step());
+      await this.#commit();
+      await this.#upserting;
+      await this.#upsert();
+    } while (this.#held.size === 0 && (await this.step()));
+    if (this.#held.size > 0) throw this.lastUpsertError ?? new Error('rows are still held');
+  }
+
+  async close(): Promise<void> {
+    await this.#upserting;
+    await this.#state?.close();
+  }
+
+  /** The warehouse does not keep up: stop reading, the log keeps everything. */
+  #mustWait(): boolean {
+    return this.#held.size >= this.#options.maxHeldRows;
+  }
+
+  #opened(): CounterState {
+    if (this.#state === null) throw new Error('the counter is not open');
+    return this.#state;
+  }
+
+  async #findPartitions(): Promise<void> {
+    const state = this.#opened();
+    for (const partition of await this.#options.reader.partitions()) {
+      if (this.#merge.progress.has(partition)) continue;
+      const range = await this.#options.reader.range(partition);
+      const position = state.positions.get(partition);
+      if (position !== undefined && position > range.endOffset) {
+        throw new LedgerError(
+          'position_ahead_of_log',
+          `partition ${partition}: counted up to ${position}, but the log ends at ${range.endOffset}`,
+          {
+            hint: 'The log is not the one that was counted. Put it back, or run "clickledger rebuild".',
+          },
+        );
+      }
+      this.#merge.add(partition, position ?? range.firstOffset);
+    }
+  }
+
+  #count(batch: RecordBatch): void {
+    const state = this.#opened();
+    const from = Math.max(
+      0,
+      this.#merge.progress.get(batch.partition)!.nextOffset - batch.firstOffset,
+    );
+    state.beginPartition(batch.partition, batch.firstOffset + from, batch.appendedAtMs);
+    for (let i = from; i < batch.count; i++) {
+      const reason = this.#source.read(batch, i);
+      if (reason === null) {
+        state.tally(batch.partition, state.counting.apply(this.#source.record));
+        continue;
+      }
+      const bytes = Buffer.from(
+        batch.bytes.subarray(batch.bounds[2 * i]!, batch.bounds[2 * i + 1]!),
+      );
+      const { partition, appendedAtMs } = batch;
+      this.#letters.push({ partition, offset: batch.firstOffset + i, appendedAtMs, reason, bytes });
+      state.tally(partition, 'dead_letter');
+    }
+    state.positions.set(batch.partition, batch.firstOffset + batch.count);
+    this.#sinceCommit += batch.count - from;
+    this.#merge.done(batch);
+  }
+
+  async #commit(): Promise<void> {
+    const state = this.#opened();
+    this.#lastCommitMs = monotonicMs();
+    if (this.#sinceCommit > 0 || state.hasPendingWork) {
+      this.#options.deadLetters.put(this.#letters); // 1
+      this.#letters = [];
+      const changed = state.counting.windows.takeChanged();
+      await state.commit(changed); // 2
+      for (const row of changed) this.#hold(state, row);
+      this.#sinceCommit = 0;
+      this.#commits++;
+    }
+    this.#committed = new Map(state.positions);
+    if (this.#held.size === 0 && this.#upserting === null) {
+      this.#asOfMs = Math.max(this.#asOfMs, this.#readUntilMs);
+    }
+  }
+
+  #hold(state: CounterState, row: Parameters<HeldRows['add']>[0]): void {
+    if (row.minuteMs >= (state.upsertFrom.get(row.shard) ?? 0)) this.#held.add(row);
+  }
+
+  #startUpsert(): void {
+    if (this.#upserting !== null || this.#held.size === 0) return;
+    if (monotonicMs() < this.#retryAtMs) return;
+    this.#upserting = this.#upsert().finally(() => {
+      this.#upserting = null;
+    });
+  }
+
+  async #upsert(): Promise<void> {
+    if (this.#held.size === 0) return;
+    const state = this.#opened();
+    const rows = this.#held.take();
+    const settled = state.settledNow();
+    const readUntilMs = this.#readUntilMs;
+    try {
+      await this.#options.warehouse.upsertLive([...rows.values()], ++state.sequence); // 3
+    } catch (error) {
+      this.#held.giveBack(rows);
+      this.lastUpsertError = error as Error;
+      this.#retryAtMs = monotonicMs() + RETRY_MS;
+      this.#options.onError?.(error as Error, 'upsert of live rows');
+      return;
+    }
+    this.lastUpsertError = null;
+    this.#asOfMs = Math.max(this.#asOfMs, readUntilMs);
+    state.evict(settled); // 4
+  }
+
+  /** Every record that the log took before this time is in the warehouse's live rows. */
+  get asOfMs(): number {
+    return this.#asOfMs;
+  }
+
+  /** Next offset per partition as of the last commit: what a restart would begin at. */
+  get committedPositions(): LogPosition {
+    return this.#committed;
+  }
+
+  get heldRows(): number {
+    return this.#held.size;
+  }
+
+  get commits(): number {
+    return this.#commits;
+  }
+
+  /** Records by outcome since the beginning of the log. */
+  outcomes(): Record<Outcome, number> {
+    const sums = Object.fromEntries(OUTCOMES.map((each) => [each, 0])) as Record<Outcome, number>;
+    for (const totals of this.#state?.outcomes.values() ?? []) {
+      for (const outcome of OUTCOMES) sums[outcome] += totals[outcome];
+    }
+    return sums;
+  }
+
+  /** Event time that the counter has reached; null when every partition is idle. */
+  watermarkMs(): number | null {
+    const watermarks = this.#state?.counting.watermarks;
+    return watermarks?.overall((partition) => this.#merge.isIdle(partition)) ?? null;
+  }
+
+  partitions(): CounterPartitionStatus[] {
+    const state = this.#state;
+    if (state === null) return [];
+    return [...state.positions].map(([partition, nextOffset]) => {
+      const watermarkMs = state.counting.watermarks.of(partition);
+      return {
+        partition,
+        nextOffset,
+        watermarkMs: Number.isFinite(watermarkMs) ? watermarkMs : null,
+      };
+    });
+  }
+
+  memory(): { claims: number; claimBytes: number; openRows: number; forgotten: number } {
+    const counting = this.#state?.counting;
+    return {
+      claims: counting?.claims.size ?? 0,
+      claimBytes: counting?.claims.memoryBytes ?? 0,
+      openRows: counting?.windows.size ?? 0,
+      forgotten: counting?.forgotten ?? 0,
+    };
+  }
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(finish, ms);
+    function finish(): void {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', finish);
+      resolve();
+    }
+    signal.addEventListener('abort', finish);
+  });
+}

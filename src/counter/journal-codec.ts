@@ -1,0 +1,161 @@
+/**
+ * The bytes of the counter's journal: a disk log whose records are parts of commits.
+ *
+ *     kind 1  claims: n × 28 bytes (hash0, hash1, hash2, time low, time high 16 | partition 16,
+ *             offset low, row id; u32 little endian)
+ *     kind 2  rows: n × (id u32, shard u16, key length u16, minuteMs u48, clicks u48, key)
+ *     kind 3  seal: JSON of the rest; closes the commit
+ *
+ * Parts count only once their seal has been read: a commit is applied whole or not at all.
+ */
+import { z } from 'zod';
+import type { Claim } from '../counting/claims.ts';
+import type { OpenRow } from '../counting/types.ts';
+
+export const KIND_CLAIMS = 1;
+export const KIND_ROWS = 2;
+export const KIND_SEAL = 3;
+
+export const CLAIM_WORDS = 7;
+const CLAIM_BYTES = CLAIM_WORDS * 4;
+const ROW_FIXED_BYTES = 20;
+const TWO_32 = 0x1_0000_0000;
+/** A part stays well below the log's frame limit. */
+const MAX_PART_BYTES = 4 * 1024 * 1024;
+
+const counts = z.record(z.string(), z.int().min(0));
+
+/** Everything of a commit that is small: complete in every seal, so the newest one tells all. */
+export const sealSchema = z.strictObject({
+  /** Rises by one with each commit; the version of the rows it upserts. */
+  sequence: z.int().min(1),
+  /** Next offset per partition. */
+  positions: z.record(z.string(), z.int().min(0)),
+  /** Largest clicked_at per partition. */
+  largest: z.record(z.string(), z.int().min(0)),
+  /** Outcomes per partition since the beginning of the log. */
+  outcomes: z.record(z.string(), counts),
+  /** Minutes of a shard that ended at or before this are settled and dropped. */
+  evictedUntil: z.record(z.string(), z.number()),
+  /** Minutes of a shard that begin before this were only partly in the log when counting began. */
+  upsertFrom: z.record(z.string(), z.number()),
+  nextRowId: z.int().min(1),
+  forgotten: z.int().min(0),
+  /** Journal offset below which nothing is needed any more. */
+  journalFrom: z.int().min(0),
+});
+export type Seal = z.infer<typeof sealSchema>;
+
+/** Collects claims as words; reused from commit to commit. */
+export class ClaimBuffer {
+  #words = new Uint32Array(1024 * CLAIM_WORDS);
+  count = 0;
+
+  push(claim: Readonly<Claim>): void {
+    const at = this.count * CLAIM_WORDS;
+    if (at === this.#words.length) {
+      const larger = new Uint32Array(this.#words.length * 2);
+      larger.set(this.#words);
+      this.#words = larger;
+    }
+    const words = this.#words;
+    words[at] = claim.hash0;
+    words[at + 1] = claim.hash1;
+    words[at + 2] = claim.hash2;
+    words[at + 3] = claim.clickedAtMs;
+    words[at + 4] = ((claim.partition << 16) | Math.floor(claim.clickedAtMs / TWO_32)) >>> 0;
+    words[at + 5] = claim.offsetLow;
+    words[at + 6] = claim.rowId;
+    this.count++;
+  }
+
+  /** The parts that hold what was pushed; empties the buffer. */
+  takeParts(): Buffer[] {
+    const parts: Buffer[] = [];
+    const perPart = Math.floor(MAX_PART_BYTES / CLAIM_BYTES);
+    for (let from = 0; from < this.count; from += perPart) {
+      const to = Math.min(this.count, from + perPart);
+      const words = this.#words.subarray(from * CLAIM_WORDS, to * CLAIM_WORDS);
+      const part = Buffer.allocUnsafe(1 + words.byteLength);
+      part[0] = KIND_CLAIMS;
+      part.set(new Uint8Array(words.buffer, words.byteOffset, words.byteLength), 1);
+      parts.push(part);
+    }
+    this.count = 0;
+    return parts;
+  }
+}
+
+export function readClaims(part: Buffer, visit: (claim: Readonly<Claim>) => void): void {
+  // A copy, since the words need not be aligned inside the log's frame.
+  const bytes = new Uint8Array(part.subarray(1));
+  const words = new Uint32Array(bytes.buffer, 0, bytes.length / 4);
+  const claim = {
+    hash0: 0,
+    hash1: 0,
+    hash2: 0,
+    clickedAtMs: 0,
+    partition: 0,
+    offsetLow: 0,
+    rowId: 0,
+  };
+  for (let at = 0; at < words.length; at += CLAIM_WORDS) {
+    const high = words[at + 4]!;
+    claim.hash0 = words[at]!;
+    claim.hash1 = words[at + 1]!;
+    claim.hash2 = words[at + 2]!;
+    claim.clickedAtMs = words[at + 3]! + (high & 0xffff) * TWO_32;
+    claim.partition = high >>> 16;
+    claim.offsetLow = words[at + 5]!;
+    claim.rowId = words[at + 6]!;
+    visit(claim);
+  }
+}
+
+export function encodeRows(rows: Iterable<OpenRow>): Buffer[] {
+  const parts: Buffer[] = [];
+  let part = Buffer.allocUnsafe(MAX_PART_BYTES);
+  part[0] = KIND_ROWS;
+  let at = 1;
+  for (const row of rows) {
+    if (at + ROW_FIXED_BYTES + row.rowKey.length > MAX_PART_BYTES) {
+      parts.push(part.subarray(0, at));
+      part = Buffer.allocUnsafe(MAX_PART_BYTES);
+      part[0] = KIND_ROWS;
+      at = 1;
+    }
+    part.writeUInt32LE(row.id, at);
+    part.writeUInt16LE(row.shard, at + 4);
+    part.writeUInt16LE(row.rowKey.length, at + 6);
+    part.writeUIntLE(row.minuteMs, at + 8, 6);
+    part.writeUIntLE(row.clicks, at + 14, 6);
+    at += ROW_FIXED_BYTES;
+    at += part.latin1Write(row.rowKey, at);
+  }
+  if (at > 1) parts.push(Buffer.from(part.subarray(0, at)));
+  return parts;
+}
+
+export function readRows(part: Buffer, visit: (row: OpenRow) => void): void {
+  let at = 1;
+  while (at < part.length) {
+    const keyLength = part.readUInt16LE(at + 6);
+    const keyAt = at + ROW_FIXED_BYTES;
+    visit({
+      id: part.readUInt32LE(at),
+      shard: part.readUInt16LE(at + 4),
+      minuteMs: part.readUIntLE(at + 8, 6),
+      clicks: part.readUIntLE(at + 14, 6),
+      rowKey: part.latin1Slice(keyAt, keyAt + keyLength),
+    });
+    at = keyAt + keyLength;
+  }
+}
+
+export function encodeSeal(seal: Seal): Buffer {
+  return Buffer.concat([Buffer.from([KIND_SEAL]), Buffer.from(JSON.stringify(seal))]);
+}
+
+export function readSeal(part: Buffer): Seal {
+  return sealSchema.parse(JSON.parse(part.toString('utf8', 1)));
+}
