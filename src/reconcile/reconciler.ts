@@ -1,0 +1,345 @@
+/**
+ * The reconciler: turns closed hours final, in order, and restates final hours whose raw clicks
+ * changed.
+ *
+ * F1 An hour turns final only when it is closed, the archive covers it without a hole, and every one
+ *    of its objects is there with its checksum.
+ * F2 `final_until` never jumps over an hour: hours are published in order, one after the other.
+ * F3 Running again changes nothing: an hour whose objects are those of its published revision is left
+ *    alone, and one whose recount gives the same rows keeps its revision.
+ *
+ * The effects for one hour, in order, and what holds if the process dies right after each:
+ *   1. attempt reserved        – the number is never used again; nothing else has happened
+ *   2. minute and hour rows    – invisible: no publication names the attempt; written anew next time
+ *   3. day rows                – invisible for the same reason
+ *   4. later hours noted       – they are recounted once more than needed, which changes nothing
+ *   5. final record archived   – the next run finds it and publishes the same revision
+ *   6. published               – final; what is left is tidying up
+ *   7. index stored and pruned – made again from the archive when it is missing
+ */
+import { checkArchive } from '../archive/audit.ts';
+import type { Manifest } from '../archive/manifest.ts';
+import { HOUR_MS, hourOf } from '../archive/names.ts';
+import type { ObjectStore } from '../archive/port.ts';
+import type { Clock } from '../platform/clock.ts';
+import { LedgerError } from '../platform/errors.ts';
+import type { DayState, FinalRow, HourState, Publication, Warehouse } from '../warehouse/port.ts';
+import { compareWithLive, restate } from './compare.ts';
+import { digestRows, type FinalRecord, readFinalRecord, writeFinalRecord } from './final-record.ts';
+import type { HourIndexes } from './hour-index.ts';
+import { type HourRecount, HourSource } from './hour-source.ts';
+import type { PendingHours } from './pending-hours.ts';
+
+const DAY_MS = 24 * HOUR_MS;
+
+export interface ReconcilerOptions {
+  readonly store: ObjectStore;
+  readonly manifest: Manifest;
+  readonly warehouse: Warehouse;
+  readonly indexes: HourIndexes;
+  readonly pending: PendingHours;
+  readonly clock: Clock;
+  readonly delayMs: number;
+  readonly lookbackMs: number;
+  readonly driftAlert: number;
+  /** How long after its end an hour's minutes still take clicks in the stream. */
+  readonly latenessMs: number;
+  /** Append time through which every partition is archived without a hole. */
+  readonly coveredUntilMs: () => Promise<number>;
+  /** Archives what the log holds, and has the stream's rows written, before hours are compared. */
+  readonly settle: () => Promise<void>;
+  readonly onHour?: (result: HourResult) => void;
+}
+
+export interface HourResult {
+  readonly hour: HourState;
+  readonly kind: 'final' | 'restated' | 'unchanged';
+  readonly driftAlert: boolean;
+  readonly memoryBytes: number;
+}
+
+/** Why the next hour does not turn final, in words for `status`. */
+export interface StuckHour {
+  readonly hourMs: number;
+  readonly code: string;
+  readonly reason: string;
+}
+
+export class Reconciler {
+  readonly #options: ReconcilerOptions;
+  readonly #source: HourSource;
+  #published = new Map<number, HourState>();
+  #turn: Promise<unknown> = Promise.resolve();
+  stuck: StuckHour | null = null;
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options;
+    this.#source = new HourSource(options);
+  }
+
+  async open(): Promise<void> {
+    const hours = await this.#options.warehouse.hours(0, Number.MAX_SAFE_INTEGER);
+    this.#published = new Map(hours.map((hour) => [hour.hourMs, hour]));
+  }
+
+  /** End of the last final hour, ms UTC; 0 when none is final. */
+  get finalUntilMs(): number {
+    let last = Number.NEGATIVE_INFINITY;
+    for (const hourMs of this.#published.keys()) if (hourMs > last) last = hourMs;
+    return Number.isFinite(last) ? last + HOUR_MS : 0;
+  }
+
+  hour(hourMs: number): HourState | undefined {
+    return this.#published.get(hourMs);
+  }
+
+  /**
+   * Finalises every hour that is due and restates those whose input changed. With `untilMs`, hours
+   * that end by then are due without the configured delay; never before their lateness is over.
+   */
+  reconcile(options: { untilMs?: number } = {}): Promise<HourResult[]> {
+    return this.#exclusively(async () => {
+      await this.#options.settle();
+      const results: HourResult[] = [];
+      try {
+        for (const hourMs of this.#changedHours()) results.push(await this.#recount(hourMs));
+        for (;;) {
+          const hourMs = this.#nextHour();
+          if (hourMs === null || !(await this.#isDue(hourMs, options.untilMs))) break;
+          results.push(await this.#recount(hourMs));
+        }
+        this.stuck = null;
+      } catch (error) {
+        this.#noteStuck(error);
+        throw error;
+      }
+      return results;
+    });
+  }
+
+  /** Recounts one hour again, whatever its input; it must be final already or be the next one due. */
+  reconcileHour(hourMs: number): Promise<HourResult> {
+    return this.#exclusively(async () => {
+      if (hourMs % HOUR_MS !== 0) {
+        throw new LedgerError('hour_invalid', `${hourMs} is not the start of an hour`);
+      }
+      await this.#options.settle();
+      const next = this.#nextHour();
+      if (hourMs >= this.finalUntilMs && hourMs !== next) {
+        throw new LedgerError('hour_not_next', `${iso(hourMs)} cannot turn final yet`, {
+          hint:
+            next === null
+              ? 'The archive holds no clicks yet.'
+              : `Hours turn final in order and the next is ${iso(next)}; use --until.`,
+        });
+      }
+      if (hourMs === next) await this.#requireClosed(hourMs);
+      return this.#recount(hourMs);
+    });
+  }
+
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work);
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  #noteStuck(error: unknown): void {
+    const hourMs = this.#working ?? this.#nextHour() ?? 0;
+    const code = error instanceof LedgerError ? error.code : 'unexpected';
+    this.stuck = { hourMs, code, reason: (error as Error).message };
+  }
+
+  #working: number | null = null;
+
+  /** Final hours whose objects are no longer those of their revision, and those noted by effect 4. */
+  #changedHours(): number[] {
+    const finalUntilMs = this.finalUntilMs;
+    const changed = new Set(this.#options.pending.hours().filter((each) => each < finalUntilMs));
+    for (const hourMs of this.#options.manifest.hours()) {
+      if (hourMs >= finalUntilMs) break;
+      if (this.#published.get(hourMs)?.inputDigest !== this.#source.digest(hourMs)) {
+        changed.add(hourMs);
+      }
+    }
+    return [...changed].sort((a, b) => a - b);
+  }
+
+  /** The hour that `final_until` stands at; before the first one, the archive's first hour. */
+  #nextHour(): number | null {
+    const finalUntilMs = this.finalUntilMs;
+    return finalUntilMs > 0 ? finalUntilMs : (this.#options.manifest.hours()[0] ?? null);
+  }
+
+  async #isDue(hourMs: number, untilMs: number | undefined): Promise<boolean> {
+    const endMs = hourMs + HOUR_MS;
+    if (untilMs !== undefined) {
+      if (endMs > untilMs) return false;
+      await this.#requireClosed(hourMs);
+      return true;
+    }
+    const closedAtMs = endMs + this.#options.latenessMs + this.#options.delayMs;
+    if (closedAtMs > this.#options.clock()) return false;
+    await this.#requireClosed(hourMs);
+    return true;
+  }
+
+  /** F1, the part about time: nothing that the log may still take can belong to the hour on time. */
+  async #requireClosed(hourMs: number): Promise<void> {
+    this.#working = hourMs;
+    const closesAtMs = hourMs + HOUR_MS + this.#options.latenessMs;
+    if (this.#options.clock() < closesAtMs) {
+      throw new LedgerError('hour_open', `${iso(hourMs)} is open until ${iso(closesAtMs)}`, {
+        kind: 'retry',
+        hint: 'Wait until then: a final number must not change because a click was still on its way.',
+      });
+    }
+    const coveredMs = await this.#options.coveredUntilMs();
+    if (coveredMs < closesAtMs) {
+      throw new LedgerError(
+        'hour_not_covered',
+        `${iso(hourMs)}: the archive covers the log only through ${iso(coveredMs)}, not ${iso(closesAtMs)}`,
+        { kind: 'retry', hint: '"clickledger status" shows which partition is behind and why.' },
+      );
+    }
+  }
+
+  /** F1, the part about objects. */
+  async #requireIntact(hourMs: number): Promise<void> {
+    const problems = await checkArchive(this.#options.store, this.#options.manifest, [hourMs]);
+    const first = problems.find((problem) => problem.kind !== 'orphan');
+    if (first === undefined) return;
+    throw new LedgerError('archive_damaged', `${iso(hourMs)}: ${first.message}`, {
+      hint: 'Put the object back from a copy; the hour stays as it is until the archive is whole.',
+    });
+  }
+
+  async #recount(hourMs: number): Promise<HourResult> {
+    const { warehouse, indexes, pending } = this.#options;
+    this.#working = hourMs;
+    await this.#requireIntact(hourMs);
+    const inputDigest = this.#source.digest(hourMs);
+    const count = await this.#source.recount(hourMs);
+    const before = this.#published.get(hourMs);
+    const rowsBefore = before === undefined ? [] : await warehouse.finalRows(hourMs);
+    const record = await this.#revise(hourMs, inputDigest, count, rowsBefore);
+    const attempt = await warehouse.nextAttempt('hour', hourMs); // 1
+    await warehouse.writeFinalHour(hourMs, attempt, count.rows); // 2
+    const day = await this.#writeDay(hourMs, attempt); // 3
+    const history = await this.#missingHistory(record, before);
+    if (before !== undefined || hourMs < this.finalUntilMs) this.#noteLater(hourMs, count); // 4
+    await writeFinalRecord(this.#options.store, record); // 5
+    const hour: HourState = { ...record.hour, attempt, inputDigest };
+    await this.#publish({ hour, day, drift: record.drift, restatements: history }); // 6
+    await indexes.write(hourMs, inputDigest, count.impressions); // 7
+    indexes.prune(this.finalUntilMs - this.#options.lookbackMs - HOUR_MS, hourMs, inputDigest);
+    pending.remove(hourMs);
+    const kind = before === undefined ? 'final' : changed(before, hour) ? 'restated' : 'unchanged';
+    const driftAlert = kind === 'final' && hour.driftMax > this.#options.driftAlert;
+    const result = { hour, kind, driftAlert, memoryBytes: count.memoryBytes } as const;
+    this.#options.onHour?.(result);
+    return result;
+  }
+
+  /**
+   * The record of the revision to publish: an archived one with these very rows (published already,
+   * interrupted after effect 5, or found again by `rebuild`), or a new one behind the newest.
+   */
+  async #revise(
+    hourMs: number,
+    inputDigest: string,
+    count: HourRecount,
+    rowsBefore: readonly FinalRow[],
+  ): Promise<FinalRecord> {
+    const rowsDigest = digestRows(count.rows);
+    let newest: FinalRecord | null = null;
+    for (let revision = 1; ; revision++) {
+      const known = await readFinalRecord(this.#options.store, hourMs, revision);
+      if (known === null) break;
+      newest = known;
+    }
+    if (newest?.rowsDigest === rowsDigest) return newest;
+    const revision = (newest?.hour.revision ?? 0) + 1;
+    const restated = hourMs < this.finalUntilMs;
+    const cause = !restated ? 'first' : this.#causeOf(hourMs, inputDigest);
+    const finalAtMs = this.#options.clock();
+    const live = await this.#options.warehouse.liveTotals(hourMs);
+    const { drift, driftMax, liveClicks } = compareWithLive(
+      hourMs,
+      revision,
+      live,
+      count.byAdvertiser,
+    );
+    const { records, counted, duplicate, notBillable } = count;
+    const outcomes = { records, counted, duplicate, notBillable, invalid: 0 };
+    return {
+      rowsDigest,
+      hour: { hourMs, revision, finalAtMs, cause, ...outcomes, liveClicks, driftMax, inputDigest },
+      drift,
+      restatements: restated
+        ? restate({ hourMs, revision, cause, atMs: finalAtMs }, rowsBefore, count.rows)
+        : [],
+    };
+  }
+
+  #causeOf(hourMs: number, inputDigest: string): string {
+    const before = this.#published.get(hourMs);
+    return before?.inputDigest === inputDigest ? 'earlier_hour_changed' : 'late_clicks';
+  }
+
+  /** Restatements to publish with the record: after `rebuild`, those of every earlier revision too. */
+  async #missingHistory(
+    record: FinalRecord,
+    before: HourState | undefined,
+  ): Promise<FinalRecord['restatements']> {
+    const restatements = [];
+    for (let revision = (before?.revision ?? 0) + 1; revision < record.hour.revision; revision++) {
+      const earlier = await readFinalRecord(this.#options.store, record.hour.hourMs, revision);
+      restatements.push(...(earlier?.restatements ?? []));
+    }
+    const isNew = (before?.revision ?? 0) < record.hour.revision;
+    return [...restatements, ...(isNew ? record.restatements : [])];
+  }
+
+  /** The day's rows, once its last hour turns final or one of its hours changes after that. */
+  async #writeDay(hourMs: number, attempt: number): Promise<DayState | null> {
+    const dayMs = hourMs - (hourMs % DAY_MS);
+    const finalUntilMs = Math.max(this.finalUntilMs, hourMs + HOUR_MS);
+    if (dayMs + DAY_MS > finalUntilMs) return null;
+    const attempts = new Map<number, number>();
+    for (let each = dayMs; each < dayMs + DAY_MS; each += HOUR_MS) {
+      const state = this.#published.get(each);
+      if (state !== undefined) attempts.set(each, state.attempt);
+    }
+    attempts.set(hourMs, attempt);
+    const dayAttempt = await this.#options.warehouse.nextAttempt('day', dayMs);
+    await this.#options.warehouse.writeFinalDay(dayMs, dayAttempt, attempts);
+    return { dayMs, attempt: dayAttempt };
+  }
+
+  /** Impressions that are new in this hour may have been billed later: those hours are looked at again. */
+  #noteLater(hourMs: number, count: HourRecount): void {
+    const before = this.#published.get(hourMs);
+    const known = before && this.#options.indexes.read(hourMs, before.inputDigest);
+    if (known !== undefined && known !== null && known.length === count.impressions.length) return;
+    const finalUntilMs = this.finalUntilMs;
+    const later = this.#source.laterHours(hourMs).filter((each) => each < finalUntilMs);
+    this.#options.pending.add(later);
+  }
+
+  async #publish(publication: Publication): Promise<void> {
+    await this.#options.warehouse.publish(publication);
+    this.#published.set(publication.hour.hourMs, publication.hour);
+  }
+}
+
+function changed(before: HourState, after: HourState): boolean {
+  return before.revision !== after.revision;
+}
+
+function iso(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}
+
+/** The start of the hour that a time lies in, for callers that take a time. */
+export const startOfHour = hourOf;

@@ -1,0 +1,192 @@
+/**
+ * The recount of one hour: every archived record of the hour through the same counting module as the
+ * stream, with no lateness and no dedup window, minus impressions that were clicked in an earlier
+ * hour of the look-back.
+ *
+ * Pure but for what it is handed to read: the same objects and earlier hours give the same rows.
+ */
+import { Counting } from '../counting/counting.ts';
+import { ImpressionHash } from '../counting/impression-hash.ts';
+import type { CountingRecord } from '../counting/types.ts';
+import type { Device } from '../event/click-event.ts';
+import { decodeRowKey, encodeRowKey } from '../event/codec.ts';
+import { assert } from '../platform/errors.ts';
+import type { FinalRow } from '../warehouse/port.ts';
+
+/** A batch of archived records, by column; times in ms UTC. */
+export interface RecountColumns {
+  readonly rowCount: number;
+  readonly impression_id: ArrayLike<string>;
+  readonly ad_id: ArrayLike<string>;
+  readonly advertiser_id: ArrayLike<string>;
+  readonly campaign_id: ArrayLike<string>;
+  readonly clicked_at: ArrayLike<number>;
+  readonly country: ArrayLike<string>;
+  readonly device: ArrayLike<string>;
+  readonly class: ArrayLike<string>;
+  readonly partition: ArrayLike<number>;
+  readonly offset: ArrayLike<number>;
+}
+
+export const RECOUNT_COLUMNS = [
+  'impression_id',
+  'ad_id',
+  'advertiser_id',
+  'campaign_id',
+  'clicked_at',
+  'country',
+  'device',
+  'class',
+  'partition',
+  'offset',
+] as const;
+
+export interface HourCount {
+  /** Minute rows with clicks, sorted by advertiser, ad and time. */
+  readonly rows: readonly FinalRow[];
+  /** Outcomes of the hour's records; they sum to `records`. */
+  readonly records: number;
+  readonly counted: number;
+  readonly duplicate: number;
+  readonly notBillable: number;
+  /** Counted clicks per advertiser. */
+  readonly byAdvertiser: ReadonlyMap<string, number>;
+}
+
+/** Everything in one hour, whatever its order: no record is late and none expires. */
+const RECOUNT_OPTIONS = {
+  dedupWindowMs: Number.POSITIVE_INFINITY,
+  watermarkLagMs: 0,
+  latenessMs: Number.POSITIVE_INFINITY,
+  maxClaims: Number.POSITIVE_INFINITY,
+};
+/** A claim whose click was taken back names no row; row ids begin at 1. */
+const NO_ROW = 0;
+
+export class Recount {
+  readonly #counting = new Counting(RECOUNT_OPTIONS);
+  readonly #hash = new ImpressionHash();
+  readonly #record: CountingRecord = {
+    partition: 0,
+    offset: 0,
+    shard: 0,
+    clickedAtMs: 0,
+    billable: false,
+    hash0: 0,
+    hash1: 0,
+    hash2: 0,
+    rowKey: '',
+  };
+  #records = 0;
+  #counted = 0;
+  #duplicate = 0;
+  #notBillable = 0;
+
+  add(columns: RecountColumns): void {
+    const record = this.#record;
+    for (let i = 0; i < columns.rowCount; i++) {
+      this.#hash.ofText(columns.impression_id[i]!);
+      record.hash0 = this.#hash.hash0;
+      record.hash1 = this.#hash.hash1;
+      record.hash2 = this.#hash.hash2;
+      record.partition = columns.partition[i]!;
+      record.offset = columns.offset[i]!;
+      record.clickedAtMs = columns.clicked_at[i]!;
+      record.billable = columns.class[i] === 'click';
+      record.rowKey = encodeRowKey({
+        advertiserId: columns.advertiser_id[i]!,
+        campaignId: columns.campaign_id[i]!,
+        adId: columns.ad_id[i]!,
+        country: columns.country[i]!,
+        device: columns.device[i] as Device,
+      });
+      this.#tally();
+    }
+  }
+
+  #tally(): void {
+    this.#records++;
+    const outcome = this.#counting.apply(this.#record);
+    if (outcome === 'counted') this.#counted++;
+    else if (outcome === 'duplicate') this.#duplicate++;
+    else if (outcome === 'not_billable') this.#notBillable++;
+    else assert(false, `the recount gave the outcome ${outcome}`);
+  }
+
+  /** Hashes of every impression clicked in the hour: three words each, for later hours' look-back. */
+  impressions(): Uint32Array {
+    const { claims } = this.#counting;
+    const words = new Uint32Array(claims.size * 3);
+    let at = 0;
+    claims.forEach((claim) => {
+      words[at] = claim.hash0;
+      words[at + 1] = claim.hash1;
+      words[at + 2] = claim.hash2;
+      at += 3;
+    });
+    return words;
+  }
+
+  /** Takes back clicks on impressions that an earlier hour has: theirs was the earlier click. */
+  removeSeen(earlier: Uint32Array): void {
+    const { claims, windows } = this.#counting;
+    for (let at = 0; at < earlier.length; at += 3) {
+      if (!claims.find(earlier[at]!, earlier[at + 1]!, earlier[at + 2]!)) continue;
+      const row = windows.byId(claims.foundRowId);
+      if (row === undefined) continue;
+      windows.add(row, -1);
+      claims.replaceFound(
+        claims.foundClickedAtMs,
+        claims.foundPartition,
+        claims.foundOffsetLow,
+        NO_ROW,
+      );
+      this.#counted--;
+      this.#duplicate++;
+    }
+  }
+
+  /** Bytes of the largest thing that it holds. */
+  get memoryBytes(): number {
+    return this.#counting.claims.memoryBytes;
+  }
+
+  result(): HourCount {
+    const rows: FinalRow[] = [];
+    const byAdvertiser = new Map<string, number>();
+    let sum = 0;
+    for (const { minuteMs, rowKey, clicks } of this.#counting.windows.rows()) {
+      assert(clicks >= 0, 'a row counts fewer than no clicks');
+      if (clicks === 0) continue;
+      const row = { ...decodeRowKey(rowKey), minuteMs, clicks };
+      rows.push(row);
+      byAdvertiser.set(row.advertiserId, (byAdvertiser.get(row.advertiserId) ?? 0) + clicks);
+      sum += clicks;
+    }
+    assert(sum === this.#counted, 'rows and outcomes disagree');
+    rows.sort(compareRows);
+    const [records, counted, duplicate, notBillable] = [
+      this.#records,
+      this.#counted,
+      this.#duplicate,
+      this.#notBillable,
+    ];
+    assert(counted + duplicate + notBillable === records, 'outcomes do not sum to the records');
+    return { rows, records, counted, duplicate, notBillable, byAdvertiser };
+  }
+}
+
+export function compareRows(a: FinalRow, b: FinalRow): number {
+  return (
+    compare(a.advertiserId, b.advertiserId) ||
+    compare(a.adId, b.adId) ||
+    a.minuteMs - b.minuteMs ||
+    compare(a.country, b.country) ||
+    compare(a.device, b.device) ||
+    compare(a.campaignId, b.campaignId)
+  );
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

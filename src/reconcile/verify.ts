@@ -1,0 +1,126 @@
+/**
+ * `verify`: recounts every final hour from the archive, with nothing remembered from earlier runs,
+ * and compares all three tiers of the warehouse with it, row by row.
+ */
+import { HOUR_MS } from '../archive/names.ts';
+import type { FinalRow, Warehouse } from '../warehouse/port.ts';
+import type { HourSource } from './hour-source.ts';
+
+export interface Difference {
+  readonly tier: 'minute' | 'hour' | 'day';
+  /** Start of the minute, hour or day, ms UTC. */
+  readonly startMs: number;
+  readonly advertiserId: string;
+  readonly campaignId: string;
+  readonly adId: string;
+  readonly country: string;
+  readonly device: string;
+  /** Clicks by the recount of the archive. */
+  readonly archive: number;
+  /** Clicks in the warehouse. */
+  readonly warehouse: number;
+}
+
+export interface VerifyResult {
+  readonly hours: number;
+  readonly rows: number;
+  readonly clicks: number;
+  readonly differences: readonly Difference[];
+}
+
+const DAY_MS = 24 * HOUR_MS;
+/** More are not listed: they say nothing new. */
+const MAX_DIFFERENCES = 1_000;
+
+type Totals = Map<string, number>;
+
+export async function verifyWarehouse(
+  source: Pick<HourSource, 'recount'>,
+  warehouse: Pick<Warehouse, 'hours' | 'days' | 'finalRows' | 'tierRows'>,
+  hoursInArchive: readonly number[],
+  onProgress?: (hourMs: number, done: number, total: number) => void,
+): Promise<VerifyResult> {
+  const published = await warehouse.hours(0, Number.MAX_SAFE_INTEGER);
+  const finalUntilMs = (published.at(-1)?.hourMs ?? Number.NEGATIVE_INFINITY) + HOUR_MS;
+  const inArchive = hoursInArchive.filter((hourMs) => hourMs < finalUntilMs);
+  const hours = [...new Set([...published.map((hour) => hour.hourMs), ...inArchive])].sort(
+    (a, b) => a - b,
+  );
+  const finalDays = new Set(
+    (await warehouse.days(0, Number.MAX_SAFE_INTEGER)).map((day) => day.dayMs),
+  );
+  const differences: Difference[] = [];
+  const days = new Map<number, Totals>();
+  let rows = 0;
+  let clicks = 0;
+  for (const [index, hourMs] of hours.entries()) {
+    onProgress?.(hourMs, index, hours.length);
+    const expected = (await source.recount(hourMs)).rows;
+    const byMinute = totals(expected, (row) => row.minuteMs);
+    compare(
+      'minute',
+      byMinute,
+      totals(await warehouse.finalRows(hourMs), (row) => row.minuteMs),
+      differences,
+    );
+    const byHour = totals(expected, () => hourMs);
+    compare(
+      'hour',
+      byHour,
+      totals(await warehouse.tierRows('hour', hourMs), () => hourMs),
+      differences,
+    );
+    addDay(days, hourMs - (hourMs % DAY_MS), expected);
+    rows += expected.length;
+    clicks += expected.reduce((sum, row) => sum + row.clicks, 0);
+  }
+  for (const dayMs of new Set([...days.keys(), ...finalDays])) {
+    if (!finalDays.has(dayMs)) continue;
+    const stored = totals(await warehouse.tierRows('day', dayMs), () => dayMs);
+    compare('day', days.get(dayMs) ?? new Map(), stored, differences);
+  }
+  return { hours: hours.length, rows, clicks, differences };
+}
+
+function keyOf(row: FinalRow, startMs: number): string {
+  const { advertiserId, campaignId, adId, country, device } = row;
+  return JSON.stringify([startMs, advertiserId, campaignId, adId, country, device]);
+}
+
+function totals(rows: readonly FinalRow[], startOf: (row: FinalRow) => number): Totals {
+  const sums: Totals = new Map();
+  for (const row of rows) add(sums, keyOf(row, startOf(row)), row.clicks);
+  return sums;
+}
+
+function addDay(days: Map<number, Totals>, dayMs: number, rows: readonly FinalRow[]): void {
+  const sums = days.get(dayMs) ?? new Map();
+  for (const row of rows) add(sums, keyOf(row, dayMs), row.clicks);
+  days.set(dayMs, sums);
+}
+
+function add(sums: Totals, key: string, clicks: number): void {
+  sums.set(key, (sums.get(key) ?? 0) + clicks);
+}
+
+function compare(
+  tier: Difference['tier'],
+  archive: Totals,
+  warehouse: Totals,
+  out: Difference[],
+): void {
+  for (const key of new Set([...archive.keys(), ...warehouse.keys()])) {
+    const [is, should] = [warehouse.get(key) ?? 0, archive.get(key) ?? 0];
+    if (is === should || out.length >= MAX_DIFFERENCES) continue;
+    const [startMs, advertiserId, campaignId, adId, country, device] = JSON.parse(key) as [
+      number,
+      string,
+      string,
+      string,
+      string,
+      string,
+    ];
+    const row = { startMs, advertiserId, campaignId, adId, country, device };
+    out.push({ tier, ...row, archive: should, warehouse: is });
+  }
+}

@@ -1,0 +1,181 @@
+import { expect, test } from 'bun:test';
+import { closeChdbClient, openChdbClient } from '../../src/warehouse/chdb/client.ts';
+import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
+import type { MetricsQuery } from '../../src/warehouse/port.ts';
+import { tempDir } from '../support/temp-dir.ts';
+import { HOUR_MS } from './warehouse-model.ts';
+import { type WarehouseHarness, warehouseSuite } from './warehouse-suite.ts';
+import { hourState } from './warehouse-world.ts';
+
+const DAY_MS = 24 * HOUR_MS;
+const KEPT = { minuteTtlDays: 0, hourTtlDays: 0 };
+
+// One engine, one directory per process: whatever opens a warehouse closes it before the next opens.
+warehouseSuite('chdb', async () => {
+  const dir = tempDir('warehouse');
+  const harness: WarehouseHarness = {
+    warehouse: await openChdbWarehouse({ path: dir.path, ...KEPT }),
+    reopen: async () => {
+      await harness.warehouse.close();
+      harness.warehouse = await openChdbWarehouse({ path: dir.path, ...KEPT });
+    },
+    scalar: (sql) => scalar(dir.path, sql),
+    dispose: async () => {
+      await harness.warehouse.close();
+      dir.remove();
+    },
+  };
+  return harness;
+});
+
+async function scalar(path: string, sql: string): Promise<number> {
+  const client = openChdbClient(path);
+  if (sql.startsWith('INSERT')) {
+    await client.command({ query: sql });
+    await client.close();
+    return 0;
+  }
+  const result = await client.query({ query: sql, format: 'JSONCompactEachRow' });
+  const [row] = await result.json<[number]>();
+  await client.close();
+  return row![0];
+}
+
+const query: MetricsQuery = {
+  advertiserId: 'a1',
+  adIds: undefined,
+  campaignIds: undefined,
+  countries: undefined,
+  devices: undefined,
+  fromMs: Date.UTC(2026, 0, 1),
+  toMs: Date.UTC(2026, 1, 1),
+  granularity: 'total',
+  timezone: 'UTC',
+  groupBy: [],
+  limit: 1000,
+  after: undefined,
+};
+
+test(
+  'what was acknowledged before kill -9 is there when the warehouse opens again (G12)',
+  async () => {
+    const dir = tempDir('warehouse-kill');
+    const baseMs = Date.UTC(2026, 0, 1);
+    for (let round = 0; round < 3; round++) {
+      const acknowledged = await writeUntilKilled(`${dir.path}/${round}`, baseMs, 5 + round * 4);
+      const warehouse = await openChdbWarehouse({ path: `${dir.path}/${round}`, ...KEPT });
+      const hours = await warehouse.hours(0, baseMs + 1000 * DAY_MS);
+      expect(hours.length).toBeGreaterThanOrEqual(acknowledged);
+      expect(hours.map((hour) => hour.hourMs)).toEqual(
+        hours.map((_, index) => baseMs + index * HOUR_MS),
+      );
+      const { rows } = await warehouse.metrics(
+        { ...query, granularity: 'hour' },
+        baseMs + hours.length * HOUR_MS,
+      );
+      expect(rows.slice(0, hours.length).map((row) => row.clicks)).toEqual(
+        hours.map((_, index) => index + 1),
+      );
+      // The attempt of the hour that was being written is used up or free, never given twice.
+      const used = await warehouse.nextAttempt('hour', baseMs);
+      expect(used).toBe(2);
+      expect((await warehouse.liveRows(baseMs, baseMs + acknowledged * HOUR_MS)).length).toBe(
+        acknowledged,
+      );
+      await warehouse.close();
+    }
+    dir.remove();
+  },
+  { timeout: 60_000 },
+);
+
+/** Returns how many hours the writer had acknowledged when it was killed. */
+async function writeUntilKilled(path: string, baseMs: number, hours: number): Promise<number> {
+  const script = new URL('../support/warehouse-writer.ts', import.meta.url).pathname;
+  const writer = Bun.spawn([process.execPath, script, path, String(baseMs)], { stdout: 'pipe' });
+  let text = '';
+  for await (const chunk of writer.stdout) {
+    text += new TextDecoder().decode(chunk);
+    if (text.split('\n').length > hours) writer.kill('SIGKILL');
+  }
+  await writer.exited;
+  return text.split('\n').length - 1;
+}
+
+test(
+  'a query on expired rows is refused, and coarser tiers still answer',
+  async () => {
+    const dir = tempDir('warehouse-ttl');
+    const hourMs = Date.UTC(2026, 0, 5);
+    const clock = (): number => Date.UTC(2026, 5, 1);
+    // The engine expires by the machine's clock: the rows themselves stay, the answer must not.
+    const warehouse = await openChdbWarehouse({
+      path: dir.path,
+      minuteTtlDays: 90,
+      hourTtlDays: 120,
+      clock,
+    });
+    const key = {
+      advertiserId: 'a1',
+      campaignId: 'c1',
+      adId: 'ad-1',
+      country: 'DE',
+      device: 'mobile',
+    } as const;
+    await warehouse.writeFinalHour(hourMs, 1, [{ ...key, minuteMs: hourMs, clicks: 3 }]);
+    await warehouse.writeFinalDay(hourMs, 1, new Map([[hourMs, 1]]));
+    const day = { dayMs: hourMs, attempt: 1 };
+    await warehouse.publish({ hour: hourState(hourMs, 1, 1), day, drift: [], restatements: [] });
+    const finalUntilMs = Date.UTC(2026, 1, 1);
+    const refused = (more: Partial<MetricsQuery>) =>
+      expect(warehouse.metrics({ ...query, ...more }, finalUntilMs)).rejects.toMatchObject({
+        code: 'tier_expired',
+      });
+    await refused({ granularity: 'minute' });
+    await refused({ fromMs: hourMs + 60_000 });
+    await refused({ granularity: 'hour' });
+    await refused({ granularity: 'day', timezone: 'Asia/Kolkata' });
+    expect(
+      (await warehouse.metrics({ ...query, granularity: 'day' }, finalUntilMs)).rows[0]?.clicks,
+    ).toBe(3);
+    expect((await warehouse.metrics(query, finalUntilMs)).rows[0]?.clicks).toBe(3);
+    await warehouse.close();
+    dir.remove();
+  },
+  { timeout: 30_000 },
+);
+
+test(
+  'opening with another TTL changes the tables, and opening again changes nothing',
+  async () => {
+    const dir = tempDir('warehouse-migrate');
+    const ttlOf = async (table: string): Promise<string | undefined> => {
+      const client = openChdbClient(dir.path);
+      const sql = `SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = '${table}'`;
+      const result = await client.query({ query: sql, format: 'JSONCompactEachRow' });
+      const [row] = await result.json<[string]>();
+      await closeChdbClient(client);
+      return /TTL (.*?) SETTINGS/.exec(row![0])?.[1];
+    };
+    for (const [minuteTtlDays, expected] of [
+      [90, 'minute + toIntervalDay(90)'],
+      [90, 'minute + toIntervalDay(90)'],
+      [30, 'minute + toIntervalDay(30)'],
+      [0, undefined],
+    ] as const) {
+      const warehouse = await openChdbWarehouse({
+        path: dir.path,
+        minuteTtlDays,
+        hourTtlDays: 1095,
+      });
+      await warehouse.migrate();
+      await warehouse.close();
+      expect(await ttlOf('final_minute')).toBe(expected);
+      expect(await ttlOf('live_minute')).toBe(expected);
+      expect(await ttlOf('final_hour')).toBe('hour + toIntervalDay(1095)');
+      expect(await ttlOf('final_day')).toBeUndefined();
+    }
+    dir.remove();
+  },
+  { timeout: 30_000 },
+);

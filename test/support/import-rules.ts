@@ -1,0 +1,198 @@
+/**
+ * Who may import whom, as a table, and the checks over it.
+ *
+ * The most specific row of the table decides about a file. A file may import from its own row and
+ * from what the row lists: a folder stands for all it holds but folders with a row of their own
+ * (`src/log` does not stand for the adapter `src/log/disk`), a file for itself. There is no list of
+ * exceptions: a new import across folders is allowed here for everybody to see, or it is not made.
+ */
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { isStringLiteral } from 'typescript/unstable/ast';
+import { type Import, importsOf, type ParsedFile, walk } from './source-tree.ts';
+
+/** Words that everybody may use. */
+const COMMON = ['src/event', 'src/platform'];
+/** The shape of the configuration, never the loader: only roles and commands load. */
+const SETTINGS = ['src/config/schema.ts', 'src/config/paths.ts'];
+
+const EVERYTHING = ['src'];
+
+export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  // Words and tools; the further up, the less it knows.
+  'src/platform': [],
+  'src/event': ['src/platform'],
+  'src/config': ['src/platform'],
+  'src/signing': COMMON,
+  'src/auth': COMMON,
+  // Pure: nothing of the project, so that stream, recount and tests get the same answers.
+  'src/counting': [],
+
+  // Ports, and what is common to all their adapters.
+  'src/log': COMMON,
+  'src/ads': COMMON,
+  'src/archive': [...COMMON, ...SETTINGS, 'src/log'],
+  'src/warehouse': [...COMMON, ...SETTINGS],
+
+  // Adapters: their own port's folder only.
+  'src/log/disk': [...COMMON, 'src/log'],
+  'src/ads/lmdb': [...COMMON, 'src/ads'],
+  'src/archive/folder': [...COMMON, 'src/archive'],
+  'src/warehouse/chdb': [...COMMON, ...SETTINGS, 'src/warehouse'],
+  'src/counter/sqlite': [...COMMON, 'src/counter'],
+
+  // Services. The click path shares nothing with the ledger but the log and the catalog.
+  'src/click': [
+    ...COMMON,
+    ...SETTINGS,
+    'src/ads/port.ts',
+    'src/ads/target-url.ts',
+    'src/log/port.ts',
+    'src/signing',
+  ],
+  'src/counter': [
+    ...COMMON,
+    ...SETTINGS,
+    'src/counting',
+    'src/log/port.ts',
+    'src/warehouse/port.ts',
+  ],
+  // Reads the archive, never the log or the counter: two ways to the same number.
+  'src/reconcile': [...COMMON, ...SETTINGS, 'src/archive', 'src/counting', 'src/warehouse/port.ts'],
+  'src/api': [...COMMON, ...SETTINGS, 'src/auth', 'src/console', 'src/warehouse'],
+  // Browser code: what it knows of the API are the types.
+  'src/console': [...COMMON, 'src/api'],
+
+  // Whoever puts it together.
+  'src/roles': EVERYTHING,
+  'src/cli': EVERYTHING,
+  'src/main.ts': EVERYTHING,
+};
+
+/** Folders that hold an adapter: only those who put things together know them. */
+export const ADAPTERS = [
+  'src/log/disk',
+  'src/ads/lmdb',
+  'src/archive/folder',
+  'src/warehouse/chdb',
+  'src/counter/sqlite',
+];
+const COMPOSERS = ['src/roles', 'src/cli', 'src/main.ts'];
+
+/** Packages that one place hides from the rest of the project. */
+export const PACKAGE_HOMES: Readonly<Record<string, readonly string[]>> = {
+  chdb: ['src/warehouse/chdb'],
+  '@clickhouse/client': ['src/warehouse'],
+  lmdb: ['src/ads/lmdb'],
+  '@node-rs/crc32': ['src/log/disk', 'src/archive'],
+  'smol-toml': ['src/config'],
+  maxmind: ['src/click'],
+  commander: ['src/cli', 'src/main.ts'],
+  hono: ['src/api', 'src/console'],
+};
+
+const isBelow = (path: string, place: string): boolean =>
+  path === place || path.startsWith(`${place}/`);
+
+/** The most specific row of the table for a file. */
+export function rowOf(path: string): string | undefined {
+  return Object.keys(MAY_IMPORT)
+    .filter((row) => isBelow(path, row))
+    .sort((a, b) => b.length - a.length)[0];
+}
+
+type Edge = { readonly file: ParsedFile; readonly imported: Import };
+
+export function edgesOf(files: readonly ParsedFile[]): Edge[] {
+  return files.flatMap((file) => importsOf(file).map((imported) => ({ file, imported })));
+}
+
+const shown = ({ file, imported }: Edge): string =>
+  `${file.path}:${imported.line} imports ${imported.target ?? imported.specifier}`;
+
+export function forbiddenImports(edges: readonly Edge[]): string[] {
+  return edges
+    .filter(({ file, imported }) => imported.target && !mayImport(file.path, imported.target))
+    .map(shown);
+}
+
+function mayImport(path: string, target: string): boolean {
+  const from = rowOf(path);
+  const to = rowOf(target);
+  if (from === undefined || to === undefined) return false;
+  const allowed = MAY_IMPORT[from]!;
+  if (from === to || allowed === EVERYTHING) return true;
+  return allowed.some((each) => isBelow(target, each) && (each === to || !isBelow(to, each)));
+}
+
+export function adapterLeaks(edges: readonly Edge[]): string[] {
+  return edges
+    .filter(({ file, imported }) => {
+      const adapter = ADAPTERS.find((each) => isBelow(imported.target ?? '', each));
+      if (adapter === undefined || isBelow(file.path, adapter)) return false;
+      return !COMPOSERS.some((each) => isBelow(file.path, each));
+    })
+    .map(shown);
+}
+
+export function packageLeaks(edges: readonly Edge[]): string[] {
+  return edges
+    .filter(({ file, imported }) => {
+      const name = Object.keys(PACKAGE_HOMES).find((each) => isBelow(imported.specifier, each));
+      return name !== undefined && !PACKAGE_HOMES[name]!.some((home) => isBelow(file.path, home));
+    })
+    .map(shown);
+}
+
+/** Relative imports carry their ending and name a file that exists. */
+export function unresolved(edges: readonly Edge[], exists: (path: string) => boolean): string[] {
+  return edges
+    .filter(({ imported }) => imported.target !== undefined && !exists(imported.target))
+    .map(shown);
+}
+
+/** Cycles of imports that bring values; types leave nothing behind at run time. */
+export function valueCycles(edges: readonly Edge[]): string[] {
+  const next = new Map<string, string[]>();
+  for (const { file, imported } of edges) {
+    if (imported.typeOnly || imported.target === undefined) continue;
+    next.set(file.path, [...(next.get(file.path) ?? []), imported.target]);
+  }
+  const cycles: string[] = [];
+  const done = new Set<string>();
+  const visit = (path: string, trail: readonly string[]): void => {
+    const at = trail.indexOf(path);
+    if (at >= 0) cycles.push([...trail.slice(at), path].join(' → '));
+    if (at >= 0 || done.has(path)) return;
+    for (const target of next.get(path) ?? []) visit(target, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of next.keys()) visit(path, []);
+  return cycles;
+}
+
+/**
+ * Files that nothing reaches from the entry point. A string that names a source file beside its own
+ * (a process to start, a page to bundle) reaches it like an import does.
+ */
+export function deadFiles(files: readonly ParsedFile[], entry: string): string[] {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const reached = new Set<string>();
+  const queue = [entry];
+  for (let path = queue.pop(); path !== undefined; path = queue.pop()) {
+    const file = byPath.get(path);
+    if (file === undefined || reached.has(path)) continue;
+    reached.add(path);
+    const folder = dirname(path);
+    for (const { target } of importsOf(file)) if (target !== undefined) queue.push(target);
+    walk(file.tree, (node) => {
+      if (isStringLiteral(node) && /\.tsx?$/.test(node.text)) queue.push(join(folder, node.text));
+    });
+  }
+  return [...byPath.keys()].filter((path) => !reached.has(path) && !path.endsWith('.d.ts'));
+}
+
+export const existsIn =
+  (root: string) =>
+  (path: string): boolean =>
+    /\.\w+$/.test(path) && existsSync(join(root, path));
