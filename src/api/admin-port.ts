@@ -98,6 +98,8 @@ export interface IngestRow {
   /** Line in the file, from 1. */
   readonly line: number;
   readonly record: Readonly<Record<string, unknown>>;
+  /** Why the line could not be read at all; the record is empty then. */
+  readonly problem?: string;
 }
 
 export interface LedgerAdmin {

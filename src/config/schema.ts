@@ -195,6 +195,14 @@ export const configSchema = z.strictObject({
         .describe('How often closed hours are looked for.'),
     })
     .prefault({}),
+  clockOffsetMs: z
+    .int()
+    .min(-400 * DAY_MS)
+    .max(400 * DAY_MS)
+    .default(0)
+    .describe(
+      'Runs every clock ahead by this much. Only for demonstrations: it dates real clicks wrongly.',
+    ),
   logLevel: z
     .enum(['debug', 'info', 'warn', 'error'])
     .default('info')

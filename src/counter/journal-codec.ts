@@ -3,7 +3,7 @@
  *
  *     kind 1  claims: n × 28 bytes (hash0, hash1, hash2, time low, time high 16 | partition 16,
  *             offset low, row id; u32 little endian)
- *     kind 2  rows: n × (id u32, shard u16, key length u16, minuteMs u48, clicks u48, key)
+ *     kind 2  rows: n × (id u48, shard u16, key length u16, minuteMs u48, clicks u48, key)
  *     kind 3  seal: JSON of the rest; closes the commit
  *
  * Parts count only once their seal has been read: a commit is applied whole or not at all.
@@ -18,7 +18,7 @@ export const KIND_SEAL = 3;
 
 export const CLAIM_WORDS = 7;
 const CLAIM_BYTES = CLAIM_WORDS * 4;
-const ROW_FIXED_BYTES = 20;
+const ROW_FIXED_BYTES = 22;
 const TWO_32 = 0x1_0000_0000;
 /** A part stays well below the log's frame limit. */
 const MAX_PART_BYTES = 4 * 1024 * 1024;
@@ -124,11 +124,11 @@ export function encodeRows(rows: Iterable<OpenRow>): Buffer[] {
       part[0] = KIND_ROWS;
       at = 1;
     }
-    part.writeUInt32LE(row.id, at);
-    part.writeUInt16LE(row.shard, at + 4);
-    part.writeUInt16LE(row.rowKey.length, at + 6);
-    part.writeUIntLE(row.minuteMs, at + 8, 6);
-    part.writeUIntLE(row.clicks, at + 14, 6);
+    part.writeUIntLE(row.id, at, 6);
+    part.writeUInt16LE(row.shard, at + 6);
+    part.writeUInt16LE(row.rowKey.length, at + 8);
+    part.writeUIntLE(row.minuteMs, at + 10, 6);
+    part.writeUIntLE(row.clicks, at + 16, 6);
     at += ROW_FIXED_BYTES;
     at += part.latin1Write(row.rowKey, at);
   }
@@ -139,13 +139,13 @@ export function encodeRows(rows: Iterable<OpenRow>): Buffer[] {
 export function readRows(part: Buffer, visit: (row: OpenRow) => void): void {
   let at = 1;
   while (at < part.length) {
-    const keyLength = part.readUInt16LE(at + 6);
+    const keyLength = part.readUInt16LE(at + 8);
     const keyAt = at + ROW_FIXED_BYTES;
     visit({
-      id: part.readUInt32LE(at),
-      shard: part.readUInt16LE(at + 4),
-      minuteMs: part.readUIntLE(at + 8, 6),
-      clicks: part.readUIntLE(at + 14, 6),
+      id: part.readUIntLE(at, 6),
+      shard: part.readUInt16LE(at + 6),
+      minuteMs: part.readUIntLE(at + 10, 6),
+      clicks: part.readUIntLE(at + 16, 6),
       rowKey: part.latin1Slice(keyAt, keyAt + keyLength),
     });
     at = keyAt + keyLength;

@@ -19,6 +19,9 @@ import type { CountingOptions, CountingRecord, OpenRow, Outcome } from './types.
 import { Watermarks } from './watermark.ts';
 import { MINUTE_MS, minuteOf, Windows } from './windows.ts';
 
+/** How finely ages are told apart when claims must be forgotten. */
+const AGE_BUCKETS = 1_000;
+
 export class Counting {
   readonly options: CountingOptions;
   readonly claims = new ClaimTable();
@@ -28,6 +31,7 @@ export class Counting {
   forgotten = 0;
   /** Called for every claim made or moved, so that the owner can keep it; the object is reused. */
   onClaim: ((claim: Readonly<Claim>) => void) | undefined;
+  #forgetAbove: number;
   readonly #claim: Claim = {
     hash0: 0,
     hash1: 0,
@@ -40,6 +44,7 @@ export class Counting {
 
   constructor(options: CountingOptions) {
     this.options = options;
+    this.#forgetAbove = options.maxClaims;
     this.watermarks = new Watermarks(options.watermarkLagMs);
   }
 
@@ -105,8 +110,7 @@ export class Counting {
     if (replace) {
       this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
     } else {
-      this.claims.addMissing(claim);
-      if (this.claims.needsRoom) this.#makeRoom();
+      this.#addClaim(claim);
     }
     this.onClaim?.(claim);
   }
@@ -117,32 +121,62 @@ export class Counting {
       this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
       return;
     }
-    this.claims.addMissing(claim);
-    if (this.claims.needsRoom) this.#makeRoom();
+    this.#addClaim(claim);
   }
 
-  /** Whether a claim can still make a later record of its partition a duplicate. */
+  /**
+   * Whether a claim can still make a record of its partition a duplicate. A record that is not late
+   * may lie as far behind the watermark as the oldest open minute, so the window ends that much later.
+   */
   isClaimLive(clickedAtMs: number, partition: number): boolean {
-    return clickedAtMs + this.options.dedupWindowMs > this.watermarks.of(partition);
+    const oldestOpenMs = this.closedUntilMs(partition) - MINUTE_MS;
+    return clickedAtMs + this.options.dedupWindowMs > oldestOpenMs;
   }
 
-  #makeRoom(): void {
-    this.claims.makeRoom((clickedAtMs, partition) => this.isClaimLive(clickedAtMs, partition));
-    if (this.claims.size > this.options.maxClaims) this.#forgetOldest();
+  readonly #isLive = (clickedAtMs: number, partition: number): boolean =>
+    this.isClaimLive(clickedAtMs, partition);
+
+  #addClaim(claim: Readonly<Claim>): void {
+    this.claims.addMissing(claim);
+    if (this.claims.needsRoom) this.claims.makeRoom(this.#isLive);
+    if (this.claims.size > this.#forgetAbove) this.#forgetOldest();
   }
 
-  /** C1: the bound on memory is kept by giving up the oldest tenth of the window, and said so. */
+  /** C1: the bound on memory is kept by giving up the oldest tenth of the claims, and said so. */
   #forgetOldest(): void {
+    this.claims.sweep(this.#isLive);
     const before = this.claims.size;
-    let share = 0.9;
-    while (this.claims.size > this.options.maxClaims * 0.9 && share > 0) {
-      const keepMs = this.options.dedupWindowMs * share;
-      this.claims.sweep(
-        (clickedAtMs, partition) => clickedAtMs + keepMs > this.watermarks.of(partition),
-      );
-      share -= 0.1;
+    const excess = before - Math.floor(this.options.maxClaims * 0.9);
+    if (excess > 0) {
+      const keepMs = this.#ageOfOldest(excess);
+      this.claims.sweep((clickedAtMs, partition) => this.#ageMs(clickedAtMs, partition) < keepMs);
     }
     this.forgotten += before - this.claims.size;
+    // Claims of one moment cannot be told apart by age: do not try again at every insert.
+    this.#forgetAbove = Math.max(this.options.maxClaims, this.claims.size * 1.1);
+  }
+
+  #ageMs(clickedAtMs: number, partition: number): number {
+    return this.watermarks.of(partition) - clickedAtMs;
+  }
+
+  /** The age from which on there are about `count` claims, by a histogram; never the newest ones. */
+  #ageOfOldest(count: number): number {
+    let newest = Number.POSITIVE_INFINITY;
+    let oldest = Number.NEGATIVE_INFINITY;
+    this.claims.forEach(({ clickedAtMs, partition }) => {
+      const ageMs = this.#ageMs(clickedAtMs, partition);
+      newest = Math.min(newest, ageMs);
+      oldest = Math.max(oldest, ageMs);
+    });
+    const buckets = new Float64Array(AGE_BUCKETS);
+    const widthMs = (oldest - newest + 1) / AGE_BUCKETS;
+    this.claims.forEach(({ clickedAtMs, partition }) => {
+      buckets[Math.floor((this.#ageMs(clickedAtMs, partition) - newest) / widthMs)]!++;
+    });
+    let bucket = AGE_BUCKETS;
+    for (let found = 0; bucket > 1 && found < count; ) found += buckets[--bucket]!;
+    return newest + bucket * widthMs;
   }
 
   /** Takes back a counted click, e.g. one whose impression was billed in an earlier hour. */

@@ -8,6 +8,9 @@ import type { OpenRow } from './types.ts';
 
 export const MINUTE_MS = 60_000;
 
+/** Claims keep the low 32 bits of a row's id: rows are found by them, ids go on rising. */
+const ID_MODULUS = 0x1_0000_0000;
+
 /** The minute `[start, start + 60 s)` that a time lies in. */
 export function minuteOf(timeMs: number): number {
   return timeMs - (timeMs % MINUTE_MS);
@@ -38,7 +41,7 @@ export class Windows {
     if (row === undefined) {
       row = { id: this.#nextId++, shard, minuteMs, rowKey, clicks: 0 };
       this.#lastRows.set(rowKey, row);
-      this.#byId.set(row.id, row);
+      this.#byId.set(row.id % ID_MODULUS, row);
     }
     return row;
   }
@@ -58,7 +61,7 @@ export class Windows {
   }
 
   byId(id: number): OpenRow | undefined {
-    return this.#byId.get(id);
+    return this.#byId.get(id % ID_MODULUS);
   }
 
   add(row: OpenRow, delta: 1 | -1): void {
@@ -76,14 +79,14 @@ export class Windows {
 
   /** Puts a row back as it was, for a state that is being loaded. */
   restore(row: OpenRow): void {
-    const known = this.#byId.get(row.id);
+    const known = this.byId(row.id);
     if (known !== undefined) {
       known.clicks = row.clicks;
       return;
     }
     const copy = { ...row };
     this.#minute(row.shard, row.minuteMs).set(row.rowKey, copy);
-    this.#byId.set(row.id, copy);
+    this.#byId.set(row.id % ID_MODULUS, copy);
     this.#nextId = Math.max(this.#nextId, row.id + 1);
   }
 
@@ -105,7 +108,7 @@ export class Windows {
       if (minuteMs + MINUTE_MS > closedUntilMs) continue;
       for (const row of rows.values()) {
         gone.push(row);
-        this.#byId.delete(row.id);
+        this.#byId.delete(row.id % ID_MODULUS);
       }
       minutes.delete(minuteMs);
     }

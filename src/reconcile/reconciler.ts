@@ -99,7 +99,8 @@ export class Reconciler {
    */
   reconcile(options: { untilMs?: number } = {}): Promise<HourResult[]> {
     return this.#exclusively(async () => {
-      await this.#options.settle();
+      // Not at every look: settling writes out whatever the log holds, however little.
+      if (options.untilMs !== undefined || this.#isTimeUp()) await this.#options.settle();
       const results: HourResult[] = [];
       try {
         for (const hourMs of this.#changedHours()) results.push(await this.#recount(hourMs));
@@ -171,15 +172,22 @@ export class Reconciler {
     return finalUntilMs > 0 ? finalUntilMs : (this.#options.manifest.hours()[0] ?? null);
   }
 
+  /** Whether the clock allows the next hour to turn final; with an empty archive nobody can tell yet. */
+  #isTimeUp(): boolean {
+    const hourMs = this.#nextHour();
+    return hourMs === null || this.#closedAtMs(hourMs) <= this.#options.clock();
+  }
+
+  #closedAtMs(hourMs: number): number {
+    return hourMs + HOUR_MS + this.#options.latenessMs + this.#options.delayMs;
+  }
+
   async #isDue(hourMs: number, untilMs: number | undefined): Promise<boolean> {
-    const endMs = hourMs + HOUR_MS;
-    if (untilMs !== undefined) {
-      if (endMs > untilMs) return false;
-      await this.#requireClosed(hourMs);
-      return true;
-    }
-    const closedAtMs = endMs + this.#options.latenessMs + this.#options.delayMs;
-    if (closedAtMs > this.#options.clock()) return false;
+    const due =
+      untilMs === undefined
+        ? this.#closedAtMs(hourMs) <= this.#options.clock()
+        : hourMs + HOUR_MS <= untilMs;
+    if (!due) return false;
     await this.#requireClosed(hourMs);
     return true;
   }

@@ -158,12 +158,18 @@ export interface Warehouse {
     toMs: number,
     advertiserId: string | undefined,
   ): Promise<Restatement[]>;
+  /** Drift rows of published revisions of hours in `[fromMs, toMs)`, by hour, revision, advertiser. */
+  drift(fromMs: number, toMs: number, advertiserId: string | undefined): Promise<DriftRow[]>;
   /** Final minute rows in force for an hour, summed per key, in key order. */
   finalRows(hourMs: number): Promise<FinalRow[]>;
+  /** Rows in force of one hour or UTC day of that tier, in key order; `minuteMs` is its start. */
+  tierRows(tier: 'hour' | 'day', startMs: number): Promise<FinalRow[]>;
   /** Live rows of `[fromMs, toMs)`, latest version each, shards summed, in key order. */
   liveRows(fromMs: number, toMs: number): Promise<FinalRow[]>;
   /** Answers a query: final rows for hours before `finalUntilMs`, live rows after it. */
   metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage>;
+  /** Reads again which attempts are in force; a process that does not publish itself needs it. */
+  refresh(): Promise<void>;
   /** Removes every row and state (for `rebuild`). */
   reset(): Promise<void>;
   close(): Promise<void>;

@@ -4,7 +4,14 @@ import fc from 'fast-check';
 import type { FinalRow, LiveRow, MetricsQuery, Warehouse } from '../../src/warehouse/port.ts';
 import { fcParams } from '../support/seed.ts';
 import { HOUR_MS, MINUTE_MS, WarehouseModel } from './warehouse-model.ts';
-import { build, hourState, question, WORLD_HOURS, world } from './warehouse-world.ts';
+import {
+  build,
+  hourState,
+  type Question,
+  question,
+  WORLD_HOURS,
+  world,
+} from './warehouse-world.ts';
 
 export interface WarehouseHarness {
   warehouse: Warehouse;
@@ -72,16 +79,16 @@ export function warehouseSuite(name: string, open: () => Promise<WarehouseHarnes
       'answers every query as a slow plain model does, whole and page by page',
       async () => {
         await fc.assert(
-          fc.asyncProperty(world, fc.infiniteStream(fc.nat()), async (spec, seeds) => {
+          fc.asyncProperty(world, fc.nat(), async (spec, seed) => {
             await warehouse.reset();
             const toMs = spec.baseMs + WORLD_HOURS * HOUR_MS;
             const model = new WarehouseModel(spec.baseMs, toMs);
+
             await build(spec, warehouse, model);
-            const seed = seeds.next().value;
-            const questions = fc.sample(question(spec.baseMs), { numRuns: 60, seed });
+            const questions = fc.sample(question(spec.baseMs), { numRuns: 40, seed });
             for (const one of questions) await checkQuestion(warehouse, model, one);
           }),
-          { ...fcParams(4), endOnFailure: true },
+          { ...fcParams(3), endOnFailure: true },
         );
       },
       { timeout: 120_000 },
@@ -94,7 +101,7 @@ type Context = () => WarehouseHarness;
 async function checkQuestion(
   warehouse: Warehouse,
   model: WarehouseModel,
-  { query, finalUntilMs, pageLimit }: fc.Value<ReturnType<typeof question>>,
+  { query, finalUntilMs, pageLimit }: Question,
 ): Promise<void> {
   const expected = model.metrics(query, finalUntilMs).rows;
   const page = await warehouse.metrics(query, finalUntilMs);
@@ -109,9 +116,9 @@ async function checkQuestion(
   const sum = page.rows.reduce((clicks, row) => clicks + row.clicks, 0);
   expect({ label, sum: total.rows[0]?.clicks ?? 0 }).toEqual({ label, sum });
 
-  const limit = Math.max(pageLimit, Math.ceil(expected.length / 5));
+  const limit = Math.max(pageLimit, Math.ceil(expected.length / 4));
   const paged = await allPages(warehouse, { ...query, limit }, finalUntilMs);
-  expect({ label, paged }).toEqual({ label, paged: expected });
+  expect({ label, paged }).toEqual({ label, paged: [...expected] });
 }
 
 async function allPages(warehouse: Warehouse, query: MetricsQuery, finalUntilMs: number) {
@@ -253,6 +260,12 @@ function finalTests(context: Context): void {
       ['2026-03-29T00:00:00+00:00', 320],
     ]);
     expect(await total(warehouse, finalUntilMs)).toBe(321);
+    expect(await warehouse.tierRows('day', BASE_MS)).toEqual([final(BASE_MS, 1)]);
+    expect(await warehouse.tierRows('day', BASE_MS + DAY_MS)).toEqual([]);
+    expect(await warehouse.tierRows('hour', BASE_MS + DAY_MS)).toEqual([
+      final(BASE_MS + DAY_MS, 20),
+    ]);
+    expect(await warehouse.tierRows('hour', BASE_MS + HOUR_MS)).toEqual([]);
   });
 
   test('an hour of a published day is published again only with its day', async () => {
@@ -418,6 +431,21 @@ function queryTests(context: Context): void {
         ['2026-03-10T00:00:00-04:00', 33],
       ]);
     }
+  });
+
+  test('a day of 25 hours that ends the range holds all of them', async () => {
+    const { warehouse } = context();
+    const fromMs = Date.UTC(2026, 9, 23, 22);
+    const toMs = Date.UTC(2026, 9, 25, 23);
+    const hours = (toMs - fromMs) / HOUR_MS;
+    const rows = Array.from({ length: hours }, (_, at) => live(fromMs + at * HOUR_MS, 1));
+    await warehouse.upsertLive(rows, 1);
+    const query = ask({ fromMs, toMs, granularity: 'day', timezone: 'Europe/Berlin' });
+    const page = await warehouse.metrics(query, 0);
+    expect(page.rows.map((row) => [row.bucketStart, row.clicks])).toEqual([
+      ['2026-10-24T00:00:00+02:00', 24],
+      ['2026-10-25T00:00:00+02:00', 25],
+    ]);
   });
 
   test('half-open ranges next to each other add up to the range over both (H6)', async () => {

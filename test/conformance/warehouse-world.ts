@@ -17,7 +17,7 @@ import type {
 } from '../../src/warehouse/port.ts';
 import { HOUR_MS, MINUTE_MS, type WarehouseModel } from './warehouse-model.ts';
 
-export const WORLD_HOURS = 72;
+export const WORLD_HOURS = 48;
 const DAY_MS = 24 * HOUR_MS;
 const ADVERTISERS = ['a1', 'a2'];
 const ADS = ['ad-1', 'ad-2', 'ad.3'];
@@ -82,7 +82,7 @@ const rowSpec = (maxMinute: number) =>
   });
 
 const hourSpec: fc.Arbitrary<HourSpec> = fc
-  .array(fc.array(rowSpec(59), { maxLength: 5 }), { minLength: 1, maxLength: 3 })
+  .array(fc.array(rowSpec(59), { maxLength: 16, size: 'max' }), { minLength: 1, maxLength: 3 })
   .chain((attempts) =>
     fc.record({
       attempts: fc.constant(attempts),
@@ -95,22 +95,25 @@ const hourSpec: fc.Arbitrary<HourSpec> = fc
     }),
   );
 
+/** Few rows, many upserts: most are counted by two shards and upserted several times. */
+const liveUpserts = fc
+  .array(rowSpec(WORLD_HOURS * 60 - 1), { minLength: 10, maxLength: 60, size: 'max' })
+  .chain((keys) => {
+    const row = fc
+      .tuple(fc.constantFrom(...keys), fc.nat({ max: 1 }), fc.integer({ min: 0, max: 50 }))
+      .map(([key, shard, clicks]) => ({ ...key, shard, clicks }));
+    const upsert = fc.array(row, { minLength: 1, maxLength: 80, size: 'max' });
+    return fc.array(upsert, { minLength: 2, maxLength: 4 });
+  });
+
 export const world: fc.Arbitrary<World> = fc.record({
   baseMs: fc.constantFrom(...BASES),
-  hours: fc.array(hourSpec, { minLength: 40, maxLength: WORLD_HOURS, size: 'max' }),
+  hours: fc.array(hourSpec, { minLength: 30, maxLength: WORLD_HOURS, size: 'max' }),
   days: fc.array(fc.constantFrom('no', 'yes', 'yes', 'after_a_failed_attempt'), {
-    minLength: 3,
-    maxLength: 3,
+    minLength: 2,
+    maxLength: 2,
   }),
-  live: fc.array(
-    fc.array(
-      fc
-        .tuple(rowSpec(WORLD_HOURS * 60 - 1), fc.nat({ max: 2 }))
-        .map(([row, shard]) => ({ ...row, shard })),
-      { minLength: 1, maxLength: 60, size: 'max' },
-    ),
-    { minLength: 1, maxLength: 4 },
-  ),
+  live: liveUpserts,
 });
 
 /** A query on a world, with the point from which live rows answer. */
@@ -159,8 +162,8 @@ export async function build(
     model.upsertLive(rows);
   }
   for (const [at, hour] of spec.hours.entries()) {
+    const hourMs = spec.baseMs + at * HOUR_MS;
     for (const [index, rows] of hour.attempts.entries()) {
-      const hourMs = spec.baseMs + at * HOUR_MS;
       await warehouse.writeFinalHour(
         hourMs,
         index + 1,

@@ -61,8 +61,8 @@ test(
   async () => {
     const dir = tempDir('warehouse-kill');
     const baseMs = Date.UTC(2026, 0, 1);
-    for (let round = 0; round < 3; round++) {
-      const acknowledged = await writeUntilKilled(`${dir.path}/${round}`, baseMs, 5 + round * 4);
+    for (let round = 0; round < 2; round++) {
+      const acknowledged = await writeUntilKilled(`${dir.path}/${round}`, baseMs, 3 + round * 4);
       const warehouse = await openChdbWarehouse({ path: `${dir.path}/${round}`, ...KEPT });
       const hours = await warehouse.hours(0, baseMs + 1000 * DAY_MS);
       expect(hours.length).toBeGreaterThanOrEqual(acknowledged);
@@ -158,7 +158,6 @@ test(
       return /TTL (.*?) SETTINGS/.exec(row![0])?.[1];
     };
     for (const [minuteTtlDays, expected] of [
-      [90, 'minute + toIntervalDay(90)'],
       [90, 'minute + toIntervalDay(90)'],
       [30, 'minute + toIntervalDay(30)'],
       [0, undefined],

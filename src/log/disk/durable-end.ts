@@ -5,6 +5,9 @@
  * offset would be given to another click. The page outlives a killed writer. After a power cut it
  * may be behind the truth (never ahead: it is stored after the write returned), and the writer sets
  * it right when it opens.
+ *
+ * Beside it the page keeps the highest end ever promised. A writer that finds records gone lowers the
+ * end until their offsets are filled again; the promise stays, so that dying in between forgets nothing.
  */
 import fs from 'node:fs';
 import { join } from 'node:path';
@@ -44,12 +47,19 @@ export class DurableEnd {
     return this.#page[0]!;
   }
 
+  /** Every offset below this was acknowledged once and names no other record. */
+  get promised(): number {
+    // A page written before promises were kept holds 0 there.
+    return Math.max(this.#page[0]!, this.#page[1]!);
+  }
+
   set(nextOffset: number): void {
+    if (nextOffset > this.#page[1]!) this.#page[1] = nextOffset;
     this.#page[0] = nextOffset;
   }
 }
 
 function mapPage(path: string): Float64Array {
   const bytes = Bun.mmap(path, { shared: true });
-  return new Float64Array(bytes.buffer, bytes.byteOffset, 1);
+  return new Float64Array(bytes.buffer, bytes.byteOffset, 2);
 }

@@ -11,6 +11,8 @@ export interface LogFiles {
   createForSyncWrites(path: string): number;
   /** Writes all of `bytes[0, length)` at `position`, or fails. */
   write(fd: number, bytes: Buffer, length: number, position: number, done: FileDone): void;
+  /** Cuts a file that is open for writing; by descriptor, as its name may belong to a newer file. */
+  truncateOpen(fd: number, sizeBytes: number): void;
   close(fd: number): void;
   truncate(path: string, sizeBytes: number): void;
   syncDirectory(path: string): void;
@@ -23,6 +25,10 @@ export const nodeFiles: LogFiles = {
   },
   write(fd, bytes, length, position, done) {
     writeAll(fd, bytes, 0, length, position, done);
+  },
+  truncateOpen(fd, sizeBytes) {
+    fs.ftruncateSync(fd, sizeBytes);
+    fs.fsyncSync(fd);
   },
   close(fd) {
     fs.closeSync(fd);

@@ -30,6 +30,7 @@ interface Cursor {
 }
 
 interface PartitionState {
+  readonly partition: number;
   readonly dir: string;
   durable: DurableEnd | null;
   segments: SegmentFile[];
@@ -54,19 +55,37 @@ export class DiskLogReader implements ClickLogReader {
   async range(partition: number): Promise<PartitionRange> {
     const state = this.#state(partition);
     state.segments = listSegments(state.dir);
-    const firstOffset = state.segments[0]?.firstOffset ?? 0;
-    return { partition, firstOffset, endOffset: this.#durableEnd(state) };
+    const endOffset = this.#durableEnd(state);
+    return { partition, firstOffset: state.segments[0]?.firstOffset ?? endOffset, endOffset };
   }
 
   async read(partition: number, fromOffset: number, maxBytes: number): Promise<RecordBatch[]> {
     const state = this.#state(partition);
     const endOffset = this.#durableEnd(state);
     if (fromOffset >= endOffset) return [];
-    let cursor = state.cursors.get(fromOffset) ?? this.#seek(state, fromOffset);
-    state.cursors.delete(fromOffset);
+    const remembered = state.cursors.get(fromOffset);
+    if (remembered !== undefined) {
+      state.cursors.delete(fromOffset);
+      try {
+        return this.#readFrom(state, remembered, endOffset, maxBytes);
+      } catch {
+        // Retention or a writer that recovers may have changed the files under a remembered place.
+        // A fresh look tells: it reads on, or says properly what is wrong.
+      }
+    }
+    return this.#readFrom(state, this.#seek(state, fromOffset), endOffset, maxBytes);
+  }
+
+  #readFrom(
+    state: PartitionState,
+    from: Cursor,
+    endOffset: number,
+    maxBytes: number,
+  ): RecordBatch[] {
+    let cursor = from;
     if (cursor.nextSegmentOffset === Number.POSITIVE_INFINITY) this.#findNext(state, cursor);
     for (;;) {
-      const batches = readFrames(partition, cursor, endOffset, maxBytes);
+      const batches = readFrames(state.partition, cursor, endOffset, maxBytes);
       if (batches.length > 0) {
         if (state.cursors.size >= MAX_CURSORS) state.cursors.clear();
         state.cursors.set(cursor.offset, cursor);
@@ -84,7 +103,7 @@ export class DiskLogReader implements ClickLogReader {
     let state = this.#states.get(partition);
     if (state === undefined) {
       const dir = partitionDir(this.#logDir, partition);
-      state = { dir, durable: null, segments: [], cursors: new Map() };
+      state = { partition, dir, durable: null, segments: [], cursors: new Map() };
       this.#states.set(partition, state);
     }
     return state;
@@ -187,8 +206,11 @@ function readFrames(
 function readChunk(cursor: Cursor, maxBytes: number): Buffer {
   const fd = fs.openSync(cursor.segment.path, 'r');
   try {
-    const bytes = Buffer.allocUnsafeSlow(maxBytes);
-    const length = fs.readSync(fd, bytes, 0, maxBytes, cursor.byte);
+    // A damaged length may claim gigabytes: never ask for more memory than the file can fill.
+    const left = Math.max(0, fs.fstatSync(fd).size - cursor.byte);
+    const wanted = Math.min(left, Math.max(maxBytes, FRAME_HEADER_BYTES));
+    const bytes = Buffer.allocUnsafeSlow(wanted);
+    const length = fs.readSync(fd, bytes, 0, wanted, cursor.byte);
     return bytes.subarray(0, length);
   } finally {
     fs.closeSync(fd);

@@ -13,7 +13,7 @@
  * L4 Offsets have no holes and are never used twice for acknowledged records.
  */
 import fs from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../platform/clock.ts';
 import { monotonicMs } from '../../platform/clock.ts';
 import { assert, LedgerError } from '../../platform/errors.ts';
@@ -48,7 +48,6 @@ interface Frame {
 
 interface OpenSegment {
   readonly fd: number;
-  readonly path: string;
   readonly ahead: SpaceAhead;
   end: number;
 }
@@ -84,18 +83,28 @@ export class DiskLogWriter implements ClickLogWriter {
     this.partition = options.partition;
     this.#files = options.files ?? nodeFiles;
     this.#dir = partitionDir(options.logDir, options.partition);
-    fs.mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    if (fs.mkdirSync(this.#dir, { recursive: true, mode: 0o700 }) !== undefined) {
+      // A folder that a power cut takes away takes every synced record with it.
+      for (const dir of [options.logDir, dirname(options.logDir)]) this.#files.syncDirectory(dir);
+    }
     this.#durable = DurableEnd.forWriter(this.#dir);
-    this.recovery = recoverPartition(this.#dir, this.#durable.get(), this.#files);
+    this.recovery = recoverPartition(this.#dir, this.#durable.promised, this.#files);
     this.#nextOffset = this.recovery.nextOffset;
     this.#lastAppendedAtMs = this.recovery.lastAppendedAtMs;
     this.#durable.set(this.#nextOffset);
     this.#openSegment();
-    for (let i = 0; i < this.recovery.lostRecords; i++) this.append(Buffer.alloc(0), 0, () => {});
+    this.#fillLost();
   }
 
   get healthy(): boolean {
     return this.#failure === null && !this.#closed;
+  }
+
+  /** R2: an offset that was acknowledged once is never given to another record. */
+  #fillLost(): void {
+    const nothing = Buffer.alloc(0);
+    const lost = this.#durable.promised - this.#nextOffset;
+    for (let i = 0; i < lost; i++) this.append(nothing, 0, () => {});
   }
 
   append(bytes: Buffer, length: number, done: AppendDone): void {
@@ -161,7 +170,8 @@ export class DiskLogWriter implements ClickLogWriter {
     this.#recycle(frame);
     for (let i = 0; i < waiters.length; i++) waiters[i]!(null);
     this.#options.onCommit?.(waiters.length, bytes, writeMs);
-    if (segment.end >= this.#options.segmentBytes) this.#roll();
+    // A callback above may have closed the writer.
+    if (segment.end >= this.#options.segmentBytes && this.#segment === segment) this.#roll();
     this.#continue();
   }
 
@@ -209,11 +219,13 @@ export class DiskLogWriter implements ClickLogWriter {
     // The first space of the new segment is written now; only when that works are clicks taken again.
     const segment = this.#segment;
     segment?.ahead.whenReady(() => {
+      if (this.#closed) return;
       if (this.#segment !== segment || segment.ahead.failure !== null) {
         this.#giveUpSegment(segment.ahead.failure ?? new Error('the segment was given up'));
         return;
       }
       this.#failure = null;
+      this.#fillLost();
       this.#options.onHealth?.(null);
     });
   }
@@ -238,29 +250,35 @@ export class DiskLogWriter implements ClickLogWriter {
     // Left by a failed attempt at this same offset; nothing in it was acknowledged (L3).
     if (fs.existsSync(path)) fs.unlinkSync(path);
     const fd = this.#files.createForSyncWrites(path);
-    this.#files.syncDirectory(this.#dir);
+    try {
+      this.#files.syncDirectory(this.#dir);
+    } catch (error) {
+      this.#files.close(fd);
+      throw error;
+    }
     const ahead = new SpaceAhead(this.#files, fd, this.#options.segmentBytes);
-    this.#segment = { fd, path, end: 0, ahead };
+    this.#segment = { fd, end: 0, ahead };
   }
 
   #closeSegment(segment: OpenSegment): void {
     segment.ahead.stop(() => {
-      this.#files.close(segment.fd);
       try {
         // Gives back the space prepared ahead, and a failed frame with it. Harmless when it fails:
         // readers stop at the next segment's first offset.
-        this.#files.truncate(segment.path, segment.end);
+        this.#files.truncateOpen(segment.fd, segment.end);
       } catch {
         // The disk that refused the write may refuse this as well.
       }
+      this.#files.close(segment.fd);
     });
   }
 
   async close(): Promise<void> {
+    // First, so that requests that still come in cannot keep the writer busy for ever.
+    this.#closed = true;
     if (this.#writing || this.#filling.waiters.length > 0) {
       await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
     }
-    this.#closed = true;
     if (this.#reopenTimer !== null) clearTimeout(this.#reopenTimer);
     const segment = this.#segment;
     this.#segment = null;

@@ -1,0 +1,73 @@
+/** What the benchmarks share: temporary folders, child processes, medians, ports. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export const ROOT = join(import.meta.dir, '..');
+export const BUN = process.execPath;
+
+export async function withTempDir<T>(use: (dir: string) => Promise<T>): Promise<T> {
+  const dir = mkdtempSync(join(tmpdir(), 'clickledger-bench-'));
+  try {
+    return await use(dir);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
+
+/** The value that `share` of the sorted values lie at or below. */
+export function quantile(sorted: Float64Array, share: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}
+
+export function freePort(): number {
+  const probe = Bun.listen({ hostname: '127.0.0.1', port: 0, socket: { data() {} } });
+  const { port } = probe;
+  probe.stop(true);
+  return port;
+}
+
+export async function waitFor(what: string, ready: () => Promise<boolean>): Promise<void> {
+  const deadlineMs = performance.now() + 60_000;
+  while (performance.now() < deadlineMs) {
+    if (await ready().catch(() => false)) return;
+    await Bun.sleep(50);
+  }
+  throw new Error(`${what} did not become ready within a minute`);
+}
+
+export const respondsTo = (url: string, status: number) => async (): Promise<boolean> =>
+  (await fetch(url, { redirect: 'manual' })).status === status;
+
+export async function withChild<T>(
+  command: readonly string[],
+  use: (pid: number) => Promise<T>,
+): Promise<T> {
+  const child = Bun.spawn([...command], { stdin: 'pipe', stdout: 'ignore', stderr: 'inherit' });
+  try {
+    return await use(child.pid);
+  } finally {
+    child.kill('SIGTERM');
+    await child.exited;
+  }
+}
+
+/** Resident memory of a process in bytes, and the most it has had. */
+export async function memoryOf(pid: number): Promise<{ rssBytes: number; peakBytes: number }> {
+  const status = await Bun.file(`/proc/${pid}/status`).text();
+  const kilobytes = (key: string): number =>
+    Number(new RegExp(`^${key}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? 0) * 1024;
+  return { rssBytes: kilobytes('VmRSS'), peakBytes: kilobytes('VmHWM') };
+}
+
+export const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(0)} MB`;
+export const thousands = (value: number): string => Math.round(value).toLocaleString('en-US');
+
+export function heading(text: string): void {
+  console.log(`\n## ${text}\n`);
+}

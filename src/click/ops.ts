@@ -1,0 +1,44 @@
+/**
+ * The pages for whoever runs the service: `/healthz`, `/readyz`, `/metrics`. Everything else is null.
+ */
+import type { AdLookup } from '../ads/port.ts';
+import type { ClickLogWriter } from '../log/port.ts';
+
+export type OpsFetch = (req: Request, path: string) => Response | Promise<Response> | null;
+
+export interface OpsOptions {
+  readonly ads: Pick<AdLookup, 'activeKeys'>;
+  readonly log: Pick<ClickLogWriter, 'healthy'>;
+  /** Prometheus text. */
+  readonly metricsText: () => string | Promise<string>;
+}
+
+export function createOpsFetch({ ads, log, metricsText }: OpsOptions): OpsFetch {
+  return (_req, path) => {
+    switch (path) {
+      case '/healthz':
+        return text('ok', 200);
+      case '/readyz': {
+        const problem = unreadiness(ads, log);
+        return problem === null ? text('ready', 200) : text(problem, 503);
+      }
+      case '/metrics':
+        return Promise.resolve(metricsText()).then((body) => text(body, 200));
+      default:
+        return null;
+    }
+  };
+}
+
+function unreadiness(ads: OpsOptions['ads'], log: OpsOptions['log']): string | null {
+  if (!log.healthy) return 'the click log cannot make anything durable';
+  if (ads.activeKeys().length === 0) return 'the catalog has no signing keys';
+  return null;
+}
+
+function text(body: string, status: number): Response {
+  return new Response(body.endsWith('\n') ? body : `${body}\n`, {
+    status,
+    headers: { 'Content-Type': 'text/plain; charset=utf-8', 'Cache-Control': 'no-store' },
+  });
+}

@@ -1,0 +1,160 @@
+/** Prometheus metrics of the ledger: counting, archive, finality. */
+import { Counter, Gauge, Registry } from 'prom-client';
+import type { HourResult } from '../reconcile/reconciler.ts';
+import { partitionStatuses } from './ledger-admin.ts';
+import type { Ledger } from './ledger-parts.ts';
+
+export interface LedgerMetrics {
+  readonly registry: Registry;
+  hour(result: HourResult): void;
+}
+
+export function createLedgerMetrics(ledger: () => Ledger): LedgerMetrics {
+  const registry = new Registry();
+  const registers = [registry];
+  logMetrics(registry, ledger);
+  countingMetrics(registry, ledger);
+  const drift = new Gauge({
+    name: 'clickledger_drift_ratio',
+    help: 'Largest |live - final| / final over advertisers, of the last hour that turned final.',
+    registers,
+  });
+  const alerts = new Counter({
+    name: 'clickledger_drift_alerts_total',
+    help: 'Hours whose drift was above the configured bound.',
+    registers,
+  });
+  const hours = new Counter({
+    name: 'clickledger_hours_total',
+    help: 'Hours recounted, by what came of it.',
+    labelNames: ['kind'],
+    registers,
+  });
+  const recountBytes = new Gauge({
+    name: 'clickledger_recount_memory_bytes',
+    help: 'Memory of the dedup table of the last recount.',
+    registers,
+  });
+  return {
+    registry,
+    hour(result) {
+      hours.inc({ kind: result.kind });
+      recountBytes.set(result.memoryBytes);
+      if (result.kind === 'final') drift.set(result.hour.driftMax);
+      if (result.driftAlert) alerts.inc();
+    },
+  };
+}
+
+/** What counting reads: backlog, age, watermark. */
+function logMetrics(registry: Registry, ledger: () => Ledger): void {
+  const registers = [registry];
+  const age = new Gauge({
+    name: 'clickledger_oldest_uncounted_seconds',
+    help: 'Age of the oldest record of the log that is not counted yet; 0 when all are.',
+    registers,
+  });
+  const lag = new Gauge({
+    name: 'clickledger_watermark_lag_seconds',
+    help: 'How far the counter is behind in event time; 0 when every partition is idle.',
+    registers,
+  });
+  const unarchived = new Gauge({
+    name: 'clickledger_unarchived_records',
+    help: 'Records of the log that are not archived yet.',
+    labelNames: ['partition'],
+    registers,
+  });
+  new Gauge({
+    name: 'clickledger_log_backlog_records',
+    help: 'Records of the log that are not counted yet.',
+    labelNames: ['partition'],
+    registers,
+    async collect() {
+      const nowMs = ledger().parts.clock();
+      let oldestMs = nowMs;
+      for (const each of await partitionStatuses(ledger())) {
+        const partition = String(each.partition);
+        this.set({ partition }, each.backlog);
+        unarchived.set({ partition }, each.logEndOffset - each.archivedOffset);
+        oldestMs = Math.min(oldestMs, each.oldestUncountedAtMs ?? nowMs);
+      }
+      age.set((nowMs - oldestMs) / 1000);
+      const watermarkMs = ledger().counter.watermarkMs();
+      lag.set(watermarkMs === null ? 0 : Math.max(0, nowMs - watermarkMs) / 1000);
+    },
+  });
+}
+
+function countingMetrics(registry: Registry, ledger: () => Ledger): void {
+  const registers = [registry];
+  const gauge = (name: string, help: string, value: () => number): void => {
+    new Gauge({
+      name: `clickledger_${name}`,
+      help,
+      registers,
+      collect() {
+        this.set(value());
+      },
+    });
+  };
+  new Counter({
+    name: 'clickledger_outcomes_total',
+    help: 'Logged records by outcome.',
+    labelNames: ['outcome'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [outcome, count] of Object.entries(ledger().counter.outcomes())) {
+        this.inc({ outcome }, count);
+      }
+    },
+  });
+  new Gauge({
+    name: 'clickledger_dead_letters',
+    help: 'Dead letters that wait, by reason.',
+    labelNames: ['reason'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [reason, count] of ledger().parts.deadLetters.waiting())
+        this.set({ reason }, count);
+    },
+  });
+  const nowMs = () => ledger().parts.clock();
+  const ageSeconds = (timeMs: number) => (timeMs === 0 ? 0 : Math.max(0, nowMs() - timeMs) / 1000);
+  gauge('final_until_age_seconds', 'Age of the end of the last final hour; 0 when none is.', () =>
+    ageSeconds(ledger().reconciler.finalUntilMs),
+  );
+  gauge('live_age_seconds', 'How old the newest complete live numbers are.', () =>
+    ageSeconds(ledger().counter.asOfMs),
+  );
+  gauge('finality_stuck', '1 while the next hour cannot turn final for a reason.', () =>
+    ledger().reconciler.stuck === null ? 0 : 1,
+  );
+  gauge('counter_stopped', '1 when counting has stopped on an error.', () =>
+    ledger().counter.failure === null ? 0 : 1,
+  );
+  gauge(
+    'held_rows',
+    'Changed rows that the warehouse has not taken yet.',
+    () => ledger().counter.heldRows,
+  );
+  gauge('claims', 'Impressions remembered for dedup.', () => ledger().counter.memory().claims);
+  gauge(
+    'claim_memory_bytes',
+    'Memory of the remembered impressions.',
+    () => ledger().counter.memory().claimBytes,
+  );
+  gauge(
+    'claims_forgotten',
+    'Impressions forgotten inside the dedup window for lack of room.',
+    () => ledger().counter.memory().forgotten,
+  );
+  gauge(
+    'open_rows',
+    'Minute rows held open for counting.',
+    () => ledger().counter.memory().openRows,
+  );
+  gauge('ledger_rss_bytes', 'Resident memory of the ledger.', () => process.memoryUsage().rss);
+}

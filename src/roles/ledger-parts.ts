@@ -1,0 +1,304 @@
+/**
+ * Opens the parts of the ledger and runs their loops: counter, archiver, reconciler, and retention.
+ * The only place that knows which adapters a one-machine ledger is made of.
+ */
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
+import type { AdCatalog } from '../ads/port.ts';
+import { Archiver } from '../archive/archiver.ts';
+import { openFolderStore } from '../archive/folder/store.ts';
+import { loadManifest, type Manifest } from '../archive/manifest.ts';
+import type { ObjectStore } from '../archive/port.ts';
+import { type DataPaths, dataPaths, LEDGER_PARTITION } from '../config/paths.ts';
+import type { Config } from '../config/schema.ts';
+import { Counter } from '../counter/counter.ts';
+import type { DeadLetterStore } from '../counter/port.ts';
+import { openDeadLetters } from '../counter/sqlite/dead-letters.ts';
+import { DiskLogReader } from '../log/disk/reader.ts';
+import { removeOldSegments } from '../log/disk/retention.ts';
+import { DiskLogWriter } from '../log/disk/writer.ts';
+import type { Clock } from '../platform/clock.ts';
+import { LedgerError } from '../platform/errors.ts';
+import { type Lock, takeLock } from '../platform/lock.ts';
+import type { Logger } from '../platform/logger.ts';
+import { HourIndexes } from '../reconcile/hour-index.ts';
+import { PendingHours } from '../reconcile/pending-hours.ts';
+import { type HourResult, Reconciler } from '../reconcile/reconciler.ts';
+import { openChdbWarehouse } from '../warehouse/chdb/warehouse.ts';
+import type { Warehouse } from '../warehouse/port.ts';
+import { Loop } from './loop.ts';
+
+export interface LedgerParts {
+  readonly config: Config;
+  readonly paths: DataPaths;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly catalog: AdCatalog;
+  readonly reader: DiskLogReader;
+  /** Writer of the ledger's own partition. */
+  readonly writer: DiskLogWriter;
+  readonly warehouse: Warehouse;
+  readonly deadLetters: DeadLetterStore;
+  readonly store: ObjectStore;
+  readonly manifest: Manifest;
+  readonly archiver: Archiver;
+}
+
+const MINUTE_TTL_DAYS = 90;
+const HOUR_TTL_DAYS = 3 * 366;
+const RETENTION_INTERVAL_MS = 60_000;
+const HOUR_MS = 3_600_000;
+
+export class Ledger {
+  readonly parts: LedgerParts;
+  /** Opened anew by `rebuild`: do not keep them. */
+  counter!: Counter;
+  reconciler!: Reconciler;
+  readonly #lock: Lock;
+  readonly #onHour: (result: HourResult) => void;
+  #loops: Loop[] = [];
+  #counterAbort = new AbortController();
+  #counterRun: Promise<void> = Promise.resolve();
+
+  private constructor(parts: LedgerParts, lock: Lock, onHour: (result: HourResult) => void) {
+    this.parts = parts;
+    this.#lock = lock;
+    this.#onHour = onHour;
+  }
+
+  /** Takes the data folder's ledger lock and opens everything; nothing runs yet. */
+  static async open(options: {
+    config: Config;
+    clock: Clock;
+    logger: Logger;
+    onHour?: (result: HourResult) => void;
+  }): Promise<Ledger> {
+    const { config, clock, logger } = options;
+    const paths = dataPaths(config.dataDir);
+    mkdirSync(paths.root, { recursive: true, mode: 0o700 });
+    const lock = takeLock(
+      paths.run,
+      'ledger',
+      'Another ledger works on this data folder; commands reach it while "clickledger up" runs.',
+    );
+    const warehouse = await openChdbWarehouse({
+      path: paths.warehouse,
+      minuteTtlDays: MINUTE_TTL_DAYS,
+      hourTtlDays: HOUR_TTL_DAYS,
+    });
+    await warehouse.migrate();
+    const reader = new DiskLogReader(paths.log);
+    const store = await openFolderStore({ dir: paths.archive });
+    const manifest = await loadManifest(store);
+    const archiver = new Archiver({
+      reader,
+      store,
+      manifest,
+      clock,
+      rotateMs: config.archive.rotateMs,
+      rotateRecords: config.archive.rotateRecords,
+      maxSkewMs: config.counting.maxSkewMs,
+      onError: (error, partition) => logger.error({ err: error, partition }, 'archiving failed'),
+    });
+    const deadLetters = openDeadLetters(paths.deadLetters);
+    const base = { config, paths, clock, logger, warehouse, reader, store, manifest, archiver };
+    const parts: LedgerParts = {
+      ...base,
+      deadLetters,
+      catalog: openLmdbCatalog({ dir: paths.catalog, readOnly: false }),
+      writer: openLedgerWriter(config, paths, clock, logger),
+    };
+    const ledger = new Ledger(parts, lock, options.onHour ?? (() => {}));
+    await ledger.#openDerived();
+    return ledger;
+  }
+
+  /** Opens what `rebuild` throws away: the counter's state and the reconciler's memory. */
+  async #openDerived(): Promise<void> {
+    const { parts } = this;
+    this.counter = newCounter(parts);
+    await this.counter.open();
+    this.reconciler = newReconciler(parts, this.#onHour, () => this.settle());
+    await this.reconciler.open();
+  }
+
+  /** Starts the loops. */
+  start(): void {
+    const { parts } = this;
+    this.#runCounter();
+    const { reconcile, archive } = parts.config;
+    this.#loops = [
+      new Loop('archiver', Math.min(500, archive.rotateMs), async () => {
+        await parts.archiver.pass();
+      }),
+      new Loop('reconciler', reconcile.intervalMs, async () => {
+        await this.reconciler.reconcile();
+      }),
+      new Loop('retention', RETENTION_INTERVAL_MS, async () => this.#removeOldSegments()),
+    ];
+    for (const loop of this.#loops) {
+      loop.start((error) =>
+        parts.logger.error({ err: error, loop: loop.name }, `${loop.name} failed`),
+      );
+    }
+  }
+
+  #runCounter(): void {
+    this.#counterAbort = new AbortController();
+    this.#counterRun = this.counter.run(this.#counterAbort.signal).catch((error) => {
+      this.parts.logger.error({ err: error }, 'counting has stopped');
+    });
+  }
+
+  get isRunning(): boolean {
+    return this.#loops.length > 0;
+  }
+
+  /** Archives what the log holds and has the stream's rows written. */
+  async settle(): Promise<void> {
+    await this.parts.archiver.flush();
+    if (this.isRunning) await this.#awaitStream();
+    else await this.counter.catchUp();
+  }
+
+  /** Waits until the running counter has brought everything logged before now into live rows. */
+  async #awaitStream(): Promise<void> {
+    const { counter } = this;
+    const { clock } = this.parts;
+    const nowMs = clock();
+    const deadlineMs = nowMs + 30_000;
+    // A recount does not need the stream; only the drift that is recorded would be of a moment ago.
+    while (counter.asOfMs < nowMs && counter.failure === null && clock() < deadlineMs) {
+      await Bun.sleep(20);
+    }
+  }
+
+  #removeOldSegments(): void {
+    const { parts } = this;
+    const { manifest, config, paths, clock } = parts;
+    const { counter, reconciler } = this;
+    // Live rows of hours that are not final yet can be rebuilt from the log only.
+    const olderThanMs = Math.min(
+      clock() - config.log.retentionMs,
+      reconciler.finalUntilMs - HOUR_MS - config.counting.dedupWindowMs,
+    );
+    for (const [partition, counted] of counter.committedPositions) {
+      const safeOffset = Math.min(counted, manifest.archivedUpTo(partition).nextOffset);
+      const removed = removeOldSegments(paths.log, partition, { safeOffset, olderThanMs });
+      if (removed > 0) parts.logger.info({ partition, removed }, 'removed old log segments');
+    }
+  }
+
+  /** Drops state and warehouse and builds them again from archive and log. */
+  async rebuild(progress: (message: string) => void): Promise<{ records: number; hours: number }> {
+    const { parts } = this;
+    const wasRunning = this.isRunning;
+    progress('archiving what the log holds');
+    await parts.archiver.flush();
+    const untilMs = this.reconciler.finalUntilMs;
+    await this.#stopLoops();
+    if (!wasRunning) await this.counter.close();
+    progress('dropping state and warehouse');
+    await parts.warehouse.reset();
+    for (const dir of [parts.paths.counterState, parts.paths.recountIndex]) {
+      rmSync(dir, { recursive: true, force: true });
+    }
+    await this.#openDerived();
+    progress('counting the log');
+    await this.counter.catchUp();
+    progress('recounting the archive');
+    const results = await this.reconciler.reconcile({ untilMs });
+    const records = Object.values(this.counter.outcomes()).reduce((sum, n) => sum + n, 0);
+    if (wasRunning) this.start();
+    return { records, hours: results.length };
+  }
+
+  async #stopLoops(): Promise<void> {
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
+    this.#counterAbort.abort();
+    await this.#counterRun;
+    this.#loops = [];
+  }
+
+  /** Stops the loops in reverse order of dependence and closes everything. */
+  async close(): Promise<void> {
+    const { parts } = this;
+    const wasRunning = this.isRunning;
+    await this.#stopLoops();
+    if (!wasRunning) await this.counter.close();
+    await parts.writer.close();
+    await parts.reader.close();
+    await parts.warehouse.close();
+    await parts.catalog.close();
+    parts.deadLetters.close();
+    this.#lock.release();
+  }
+}
+
+function openLedgerWriter(config: Config, paths: DataPaths, clock: Clock, logger: Logger) {
+  const writer = new DiskLogWriter({
+    logDir: paths.log,
+    partition: LEDGER_PARTITION,
+    segmentBytes: config.log.segmentBytes,
+    clock,
+    onHealth: (error) => logger[error === null ? 'info' : 'error']({ err: error }, 'log health'),
+  });
+  reportRecovery(writer, logger);
+  return writer;
+}
+
+/** Says what opening a partition had to repair; silent after a clean stop. */
+export function reportRecovery(writer: DiskLogWriter, logger: Logger): void {
+  const { tornBytes, tornPath, lostRecords } = writer.recovery;
+  const { partition } = writer;
+  if (lostRecords > 0) {
+    logger.error({ partition, lostRecords }, 'the disk lost acknowledged records');
+  }
+  if (tornBytes > 0) logger.warn({ partition, tornBytes, tornPath }, 'cut a torn tail of the log');
+}
+
+function newCounter(parts: LedgerParts): Counter {
+  const { config, reader, warehouse, deadLetters, paths, clock, logger } = parts;
+  return new Counter({
+    reader,
+    warehouse,
+    deadLetters,
+    clock,
+    stateDir: paths.counterState,
+    counting: config.counting,
+    ...config.counter,
+    onError: (error, what) => logger.error({ err: error }, `${what} failed`),
+  });
+}
+
+function newReconciler(
+  parts: LedgerParts,
+  onHour: (result: HourResult) => void,
+  settle: () => Promise<void>,
+): Reconciler {
+  const { config, paths, store, manifest, warehouse, clock, archiver } = parts;
+  return new Reconciler({
+    store,
+    manifest,
+    warehouse,
+    clock,
+    indexes: new HourIndexes(paths.recountIndex),
+    pending: new PendingHours(join(paths.recountIndex, 'pending.json')),
+    delayMs: config.reconcile.delayMs,
+    lookbackMs: config.reconcile.lookbackMs,
+    driftAlert: config.reconcile.driftAlert,
+    latenessMs: config.counting.latenessMs,
+    coveredUntilMs: () => archiver.coveredUntilMs(),
+    settle,
+    onHour,
+  });
+}
+
+/** Refuses a data folder that was never set up, for commands that only read. */
+export function requireDataDir(config: Config): void {
+  if (existsSync(config.dataDir)) return;
+  throw new LedgerError('no_data', `there is no data folder at ${config.dataDir}`, {
+    hint: 'Name it with --data DIR, or start the product once with "clickledger up".',
+  });
+}

@@ -1,0 +1,155 @@
+/**
+ * `clickledger up`: starts the click workers and the ledger as processes of their own, keeps them
+ * running, and stops them in order.
+ *
+ * U1 One `up` per data folder: a second one is refused before it touches anything.
+ * U2 A process that ends on its own is started again, sooner the longer it ran before.
+ * U3 Stopping first ends the click workers (they finish what they have taken), then the ledger.
+ * U4 A worker whose supervisor is gone stops by itself: its standard input ends.
+ */
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { ensureFirstKey } from '../ads/keys.ts';
+import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
+import { dataPaths } from '../config/paths.ts';
+import type { Config } from '../config/schema.ts';
+import { monotonicMs, shiftedClock } from '../platform/clock.ts';
+import { LedgerError } from '../platform/errors.ts';
+import { takeLock } from '../platform/lock.ts';
+import { createLogger, type Logger } from '../platform/logger.ts';
+
+const RESTART_MIN_MS = 200;
+const RESTART_MAX_MS = 10_000;
+/** A process that ran this long has started well: its next restart is quick again. */
+const SETTLED_MS = 10_000;
+/** Beyond the drain time of a worker, and long enough for the ledger to finish a recount step. */
+const STOP_GRACE_MS = 30_000;
+const MAIN = join(import.meta.dir, '..', 'main.ts');
+
+interface ChildSpec {
+  readonly name: string;
+  readonly args: readonly string[];
+}
+
+class Child {
+  readonly spec: ChildSpec;
+  readonly #logger: Logger;
+  #process: Bun.Subprocess<'pipe', 'inherit', 'inherit'> | null = null;
+  #stopping = false;
+  #backoffMs = RESTART_MIN_MS;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(spec: ChildSpec, logger: Logger) {
+    this.spec = spec;
+    this.#logger = logger;
+  }
+
+  start(): void {
+    const startedMs = monotonicMs();
+    this.#process = Bun.spawn([process.execPath, MAIN, ...this.spec.args], {
+      stdin: 'pipe',
+      stdout: 'inherit',
+      stderr: 'inherit',
+    });
+    void this.#process.exited.then((code) => {
+      if (this.#stopping) return;
+      const ranMs = monotonicMs() - startedMs;
+      this.#backoffMs =
+        ranMs > SETTLED_MS ? RESTART_MIN_MS : Math.min(RESTART_MAX_MS, this.#backoffMs * 2);
+      const { name } = this.spec;
+      this.#logger.error({ child: name, code, restartInMs: this.#backoffMs }, `${name} has ended`);
+      this.#timer = setTimeout(() => this.start(), this.#backoffMs);
+    });
+  }
+
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const child = this.#process;
+    if (child === null || child.exitCode !== null) return;
+    child.kill('SIGTERM');
+    const stopped = await Promise.race([child.exited.then(() => true), Bun.sleep(STOP_GRACE_MS)]);
+    if (stopped === true) return;
+    this.#logger.error({ child: this.spec.name }, 'did not stop in time and was killed');
+    child.kill('SIGKILL');
+    await child.exited;
+  }
+}
+
+export async function runUp(
+  config: Config,
+  stop: AbortSignal,
+  print: (line: string) => void,
+): Promise<void> {
+  const logger = createLogger(config.logLevel, 'up');
+  const paths = dataPaths(config.dataDir);
+  mkdirSync(paths.root, { recursive: true, mode: 0o700 });
+  const lock = takeLock(paths.run, 'up', 'Another "clickledger up" runs on this data folder.');
+  await requireFreePorts(config);
+  await createFirstKey(config, print);
+  const configJson = JSON.stringify(config);
+  const role = (name: string, ...args: string[]): ChildSpec => ({
+    name: [name, ...args].join('-'),
+    args: ['run-role', name, ...args, '--config-json', configJson],
+  });
+  const ledger = new Child(role('ledger'), logger);
+  const workers = Array.from(
+    { length: config.click.workers },
+    (_, index) => new Child(role('click', String(index)), logger),
+  );
+  for (const child of [...workers, ledger]) child.start();
+  for (const child of [...workers, ledger])
+    logger.info({ pid: child.pid }, `started ${child.spec.name}`);
+  print(`clicks  http://localhost:${config.click.port}/v1/c   (${workers.length} workers)`);
+  print(`API     http://localhost:${config.api.port}/`);
+  print(`data    ${paths.root}`);
+  print('Stop with Ctrl-C.');
+  await new Promise<void>((resolve) => {
+    if (stop.aborted) resolve();
+    else stop.addEventListener('abort', () => resolve());
+  });
+  logger.info('stopping');
+  await Promise.all(workers.map((worker) => worker.stop())); // U3
+  await ledger.stop();
+  lock.release();
+  logger.info('stopped');
+}
+
+/** The two-command start must be able to sign a link. */
+async function createFirstKey(config: Config, print: (line: string) => void): Promise<void> {
+  const paths = dataPaths(config.dataDir);
+  const catalog = openLmdbCatalog({ dir: paths.catalog, readOnly: false });
+  const key = await ensureFirstKey(catalog, shiftedClock(config.clockOffsetMs));
+  if (key !== null) print(`created the signing key ${key.kid}; see "clickledger key list"`);
+  await catalog.close();
+}
+
+/**
+ * Looks whether the ports are free, before children are started that would fail one by one. Click
+ * workers share their port, so a stranger's shared socket on it would take clicks away unseen.
+ */
+async function requireFreePorts(config: Config): Promise<void> {
+  const wanted = [
+    { what: 'click', port: config.click.port, hostname: config.click.host },
+    { what: 'api', port: config.api.port, hostname: config.api.host },
+  ];
+  for (const { what, port, hostname } of wanted) {
+    if (port === 0) {
+      throw new LedgerError('port_zero', `"up" needs a fixed ${what} port, not 0`, {
+        hint: `Choose one with --${what}-port.`,
+      });
+    }
+    try {
+      Bun.listen({ hostname, port, exclusive: true, socket: { data() {} } }).stop(true);
+    } catch (error) {
+      throw new LedgerError('port_in_use', `port ${port} is in use`, {
+        hint: `Choose another with --${what}-port, or stop what listens there.`,
+        cause: error,
+      });
+    }
+  }
+}

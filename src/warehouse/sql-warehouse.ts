@@ -1,0 +1,255 @@
+/**
+ * The warehouse port over a ClickHouse client: chDB in this process or a server, the SQL is one.
+ *
+ * Owns: the order of writes, the states in memory, attempt numbers. Does not own SQL text (`sql/`)
+ * nor how a query is cut (`reader.ts`, `plan.ts`).
+ *
+ * S1 An attempt number is stored before it is given out: a crash after that wastes the number, it
+ *    never leads to two writers under one number.
+ * S2 An insert is not retried here. It may have been written though it failed; under the same attempt
+ *    its rows would count twice. The caller begins again under a new attempt.
+ * S3 A published day never outlives its hours: an hour of a published day is published again only
+ *    together with a new attempt of that day.
+ * S4 One process writes; attempt numbers and live versions are not made for two.
+ */
+import type { ClickHouseClient } from '@clickhouse/client';
+import type { Clock } from '../platform/clock.ts';
+import { assert } from '../platform/errors.ts';
+import { DAY_MS, floorTo, HOUR_MS } from './buckets.ts';
+import { engineError } from './engine-error.ts';
+import { migrate } from './migrate.ts';
+import type {
+  DayState,
+  DriftRow,
+  FinalRow,
+  HourState,
+  LiveRow,
+  MetricsPage,
+  MetricsQuery,
+  Publication,
+  Restatement,
+  Warehouse,
+} from './port.ts';
+import { PublishedStates } from './published.ts';
+import { readMetrics } from './reader.ts';
+import * as read from './sql/read.ts';
+import { TABLES, type TtlDays } from './sql/schema.ts';
+import { type Sql, toCount } from './sql/sql.ts';
+import * as write from './sql/write.ts';
+
+export interface SqlWarehouseParts {
+  readonly client: ClickHouseClient;
+  readonly ttl: TtlDays;
+  readonly clock: Clock;
+  readonly close: () => Promise<void>;
+}
+
+export class SqlWarehouse implements Warehouse {
+  readonly #parts: SqlWarehouseParts;
+  readonly #published = new PublishedStates();
+  #lastVersion = 0;
+  /** Attempts are reserved one after the other (S1). */
+  #reserving: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: SqlWarehouseParts) {
+    this.#parts = parts;
+  }
+
+  async migrate(): Promise<void> {
+    await migrate({ command: this.#command, rows: this.#rows }, this.#parts.ttl);
+    await this.refresh();
+  }
+
+  async refresh(): Promise<void> {
+    const { hours, days } = read.toStates(await this.#rows(read.finalitySql()));
+    this.#published.apply(hours, days);
+  }
+
+  async upsertLive(rows: readonly LiveRow[], version: number): Promise<void> {
+    assert(version > this.#lastVersion, 'the version of live rows rises with every upsert');
+    this.#lastVersion = version;
+    await this.#insertAll(write.liveInserts(rows, version));
+  }
+
+  async maxLiveVersion(): Promise<number> {
+    const rows = await this.#rows(read.maxLiveVersionSql());
+    return toCount(rows[0]![0]);
+  }
+
+  async liveTotals(hourMs: number): Promise<Map<string, number>> {
+    assertHour(hourMs);
+    const rows = await this.#rows(read.liveTotalsSql(hourMs));
+    return new Map(rows.map((row) => [String(row[0]), toCount(row[1])]));
+  }
+
+  nextAttempt(tier: 'hour' | 'day', startMs: number): Promise<number> {
+    assert(startMs % (tier === 'hour' ? HOUR_MS : DAY_MS) === 0, 'an attempt is for a whole unit');
+    const reserved = this.#reserving.then(async () => {
+      const rows = await this.#rows(read.maxAttemptSql(tier, startMs));
+      const attempt = toCount(rows[0]![0]) + 1;
+      await this.#insertAll([write.attemptInsert(tier, startMs, attempt)]);
+      return attempt;
+    });
+    // The next reservation does not depend on this one's success; the caller sees its error.
+    this.#reserving = reserved.catch(() => undefined);
+    return reserved;
+  }
+
+  async writeFinalHour(hourMs: number, attempt: number, rows: readonly FinalRow[]): Promise<void> {
+    assertHour(hourMs);
+    assertAttempt(attempt);
+    await this.#insertAll(write.finalHourInserts(hourMs, attempt, rows));
+  }
+
+  async writeFinalDay(
+    dayMs: number,
+    attempt: number,
+    hourAttempts: ReadonlyMap<number, number>,
+  ): Promise<void> {
+    assert(dayMs % DAY_MS === 0, 'a day starts at midnight UTC');
+    assertAttempt(attempt);
+    for (const hourMs of hourAttempts.keys()) {
+      assertHour(hourMs);
+      assert(floorTo(hourMs, DAY_MS) === dayMs, 'a day is summed from its own hours');
+    }
+    await this.#command(write.finalDaySql(dayMs, attempt, hourAttempts));
+  }
+
+  async publish(publication: Publication): Promise<void> {
+    this.#checkPublication(publication);
+    // 1, 2. Dead after either: the rows carry an attempt that is not published and stay unseen.
+    await this.#insertAll(write.driftInserts(publication));
+    await this.#insertAll(write.restatementInserts(publication));
+    // 3. Dead after this: published; the next start reads it.
+    await this.#insertAll([write.finalityInsert(publication)]);
+    // 4. This process answers from the new attempts.
+    this.#published.apply([publication.hour], publication.day === null ? [] : [publication.day]);
+  }
+
+  async hours(fromMs: number, toMs: number): Promise<HourState[]> {
+    return this.#published.hours(fromMs, toMs);
+  }
+
+  async days(fromMs: number, toMs: number): Promise<DayState[]> {
+    return this.#published.days(fromMs, toMs);
+  }
+
+  async restatements(
+    fromMs: number,
+    toMs: number,
+    advertiserId: string | undefined,
+  ): Promise<Restatement[]> {
+    const rows = await this.#rows(read.restatementsSql(fromMs, toMs, advertiserId));
+    return rows.map(read.toRestatement);
+  }
+
+  async drift(fromMs: number, toMs: number, advertiserId: string | undefined): Promise<DriftRow[]> {
+    const rows = await this.#rows(read.driftSql(fromMs, toMs, advertiserId));
+    return rows.map(read.toDriftRow);
+  }
+
+  async finalRows(hourMs: number): Promise<FinalRow[]> {
+    assertHour(hourMs);
+    const range = { fromMs: hourMs, toMs: hourMs + HOUR_MS };
+    const visibility = this.#published.visibility('hour', [range]);
+    return (await this.#rows(read.finalRowsSql(hourMs, visibility))).map(read.toMinuteRow);
+  }
+
+  async tierRows(tier: 'hour' | 'day', startMs: number): Promise<FinalRow[]> {
+    const unitMs = tier === 'hour' ? HOUR_MS : DAY_MS;
+    assert(startMs % unitMs === 0, 'rows are read for a whole unit');
+    const range = { fromMs: startMs, toMs: startMs + unitMs };
+    const visibility = this.#published.visibility(tier, [range]);
+    const rows = await this.#rows(read.tierRowsSql(tier, startMs, visibility));
+    return rows.map(read.toMinuteRow);
+  }
+
+  async liveRows(fromMs: number, toMs: number): Promise<FinalRow[]> {
+    return (await this.#rows(read.liveRowsSql(fromMs, toMs))).map(read.toMinuteRow);
+  }
+
+  metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage> {
+    const { ttl, clock } = this.#parts;
+    const heldFrom = (days: number): number => (days === 0 ? 0 : clock() - days * DAY_MS);
+    const parts = {
+      run: this.#rows,
+      published: this.#published,
+      heldFromMs: { minute: heldFrom(ttl.minuteTtlDays), hour: heldFrom(ttl.hourTtlDays) },
+    };
+    return readMetrics(parts, query, finalUntilMs);
+  }
+
+  async reset(): Promise<void> {
+    for (const table of TABLES) {
+      const query = `TRUNCATE TABLE ${table} SETTINGS max_table_size_to_drop = 0`;
+      await this.#command({ query, query_params: {} });
+    }
+    this.#published.clear();
+    this.#lastVersion = 0;
+  }
+
+  async close(): Promise<void> {
+    await this.#reserving;
+    await this.#parts.close();
+  }
+
+  #checkPublication({ hour, day, drift, restatements }: Publication): void {
+    assertHour(hour.hourMs);
+    assertAttempt(hour.attempt);
+    const revision = this.#published.hour(hour.hourMs)?.revision ?? 0;
+    assert(
+      hour.revision === revision + 1 || (hour.revision === revision && revision > 0),
+      'the revision of an hour rises by one, or is published again as it was',
+    );
+    const dayMs = floorTo(hour.hourMs, DAY_MS);
+    const known = this.#published.day(dayMs);
+    assert(known === undefined || day !== null, 'an hour of a published day brings its day along');
+    if (day !== null) {
+      assertAttempt(day.attempt);
+      assert(day.dayMs === dayMs, 'a publication is of an hour and of its own day');
+      assert(day.attempt >= (known?.attempt ?? 0), 'the attempt of a day rises');
+    }
+    for (const row of [...drift, ...restatements]) {
+      assert(
+        row.hourMs === hour.hourMs && row.revision === hour.revision,
+        'drift and restatements belong to the revision that is published',
+      );
+    }
+  }
+
+  async #insertAll(inserts: readonly write.Insert[]): Promise<void> {
+    for (const { table, columns, rows } of inserts) {
+      try {
+        const format = 'JSONCompactEachRow';
+        await this.#parts.client.insert({ table, columns, values: [...rows], format });
+      } catch (error) {
+        throw engineError(error);
+      }
+    }
+  }
+
+  readonly #command = async (sql: Sql): Promise<void> => {
+    try {
+      await this.#parts.client.command(sql);
+    } catch (error) {
+      throw engineError(error);
+    }
+  };
+
+  readonly #rows = async (sql: Sql): Promise<read.Row[]> => {
+    try {
+      const result = await this.#parts.client.query({ ...sql, format: 'JSONCompactEachRow' });
+      return await result.json<read.Row>();
+    } catch (error) {
+      throw engineError(error);
+    }
+  };
+}
+
+function assertHour(hourMs: number): void {
+  assert(hourMs % HOUR_MS === 0, 'an hour starts on a full hour');
+}
+
+function assertAttempt(attempt: number): void {
+  assert(Number.isSafeInteger(attempt) && attempt >= 1, 'an attempt has a number from 1 on');
+}
