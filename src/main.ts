@@ -1,12 +1,13 @@
 /** Entry point: arguments → command. */
 import { Command } from 'commander';
 import { addCatalogCommands } from './cli/catalog-commands.ts';
-import { printError } from './cli/context.ts';
+import { printError, useEnvironment } from './cli/context.ts';
 import { addDemoCommand } from './cli/demo-command.ts';
 import { addLedgerCommands } from './cli/ledger-commands.ts';
 import { addRunCommands } from './cli/run-commands.ts';
 import { VERSION } from './version.ts';
 
+useEnvironment(process.env);
 const program = new Command('clickledger')
   .description('Counts ad clicks so that every count can stand on an invoice.')
   .version(VERSION)

@@ -74,6 +74,18 @@ function encodeUnsafe(text: string): string {
   return text.replace(UNSAFE_IN_HEADER, (run) => encodeURIComponent(run.toWellFormed()));
 }
 
+/**
+ * Host of plain labels with a letter at its end, then only characters that a header and a URL take as
+ * they are. Narrower than `checkTargetUrl` on purpose: whatever it lets through, that one does too.
+ */
+const PLAIN_TARGET =
+  /^https?:\/\/(?:(?!xn--)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,24}(?:[/?#][A-Za-z0-9\-._~!$&'()*+,;=:@/?#%]*)?$/;
+
+/** Whether a target is surely good and is its own `Location`: no macro, nothing to encode. */
+export function isPlainTarget(target: string): boolean {
+  return target.length <= MAX_TARGET_BYTES && PLAIN_TARGET.test(target);
+}
+
 export interface MacroValues {
   readonly impressionId: string;
   readonly adId: string;

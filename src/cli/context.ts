@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import type { Config, ConfigInput } from '../config/schema.ts';
+import { monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 
 export interface CommonFlags {
@@ -27,6 +28,13 @@ export function withPortFlags(command: Command): Command {
     .option('--click-workers <n>', 'processes that take clicks (default half the cores)');
 }
 
+let environment: Readonly<Record<string, string | undefined>> = {};
+
+/** Gives commands the process's environment; `main.ts` does, once. */
+export function useEnvironment(env: Readonly<Record<string, string | undefined>>): void {
+  environment = env;
+}
+
 /** The effective configuration of a command; every problem at once. */
 export function configOf(flags: CommonFlags): Config {
   const input: ConfigInput = {
@@ -38,7 +46,7 @@ export function configOf(flags: CommonFlags): Config {
     api: flags.apiPort === undefined ? {} : { port: numberOf(flags.apiPort) },
     ...(flags.clockOffset === undefined ? {} : { clockOffsetMs: numberOf(flags.clockOffset) }),
   };
-  const config = loadConfig({ file: flags.config, env: process.env, flags: input });
+  const config = loadConfig({ file: flags.config, env: environment, flags: input });
   return { ...config, dataDir: resolve(config.dataDir) };
 }
 
@@ -68,7 +76,7 @@ export function progressLine(): (message: string, done?: number, total?: number)
   return (message, done, total) => {
     const share = done === undefined || total === undefined ? '' : ` (${done} of ${total})`;
     const line = `${message}${share}`;
-    const nowMs = performance.now();
+    const nowMs = monotonicMs();
     if (
       line === last ||
       (nowMs - lastAtMs < (isTerminal ? 100 : 2_000) && last.startsWith(message))

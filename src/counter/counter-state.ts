@@ -9,9 +9,9 @@
 import { type Claim, SECTIONS } from '../counting/claims.ts';
 import type { Counting } from '../counting/counting.ts';
 import { type OpenRow, OUTCOMES, type Outcome } from '../counting/types.ts';
-import type { Clock } from '../platform/clock.ts';
 import { CounterJournal } from './journal.ts';
 import { ClaimBuffer, encodeRows, readClaims, readRows, type Seal } from './journal-codec.ts';
+import type { JournalLog } from './port.ts';
 
 /** Compaction begins when the journal holds this many claims more than twice the live ones. */
 const COMPACTION_SLACK = 2_000_000;
@@ -40,13 +40,9 @@ export class CounterState {
     this.counting = counting;
   }
 
-  static async open(options: {
-    stateDir: string;
-    clock: Clock;
-    counting: Counting;
-  }): Promise<CounterState> {
-    const state = new CounterState(options.counting);
-    state.#journal = await CounterJournal.open(options.stateDir, options.clock, {
+  static async open(log: JournalLog, counting: Counting): Promise<CounterState> {
+    const state = new CounterState(counting);
+    state.#journal = await CounterJournal.open(log, {
       claims: (part) => readClaims(part, (claim) => state.#restoreClaim(claim)),
       rows: (part) => readRows(part, (row) => state.counting.windows.restore(row)),
       seal: (seal) => state.#restoreSeal(seal),

@@ -22,14 +22,15 @@ import type { Warehouse } from '../warehouse/port.ts';
 import { CounterState } from './counter-state.ts';
 import { HeldRows } from './held-rows.ts';
 import { MergeReader } from './merge-reader.ts';
-import type { DeadLetter, DeadLetterStore } from './port.ts';
+import type { DeadLetter, DeadLetterStore, JournalLog } from './port.ts';
 import { RecordSource } from './record-source.ts';
 
 export interface CounterOptions {
   readonly reader: ClickLogReader;
   readonly warehouse: Pick<Warehouse, 'upsertLive' | 'maxLiveVersion'>;
   readonly deadLetters: Pick<DeadLetterStore, 'put'>;
-  readonly stateDir: string;
+  /** Where the state is kept; opened by the caller, closed by the counter. */
+  readonly journal: JournalLog;
   readonly clock: Clock;
   readonly counting: {
     readonly dedupWindowMs: number;
@@ -82,8 +83,8 @@ export class Counter {
 
   /** Loads the state; after it, every row that is not settled waits to be upserted again. */
   async open(): Promise<void> {
-    const { stateDir, clock, counting, warehouse } = this.#options;
-    const state = await CounterState.open({ stateDir, clock, counting: new Counting(counting) });
+    const { journal, counting, warehouse } = this.#options;
+    const state = await CounterState.open(journal, new Counting(counting));
     if (state.isNew) state.sequence = await warehouse.maxLiveVersion();
     for (const row of state.counting.windows.rows()) this.#hold(state, row);
     this.#state = state;

@@ -6,11 +6,6 @@
  * J2 Reading the journal from its first retained record gives the state of the last seal: positions,
  *    watermarks and totals are whole in every seal, rows and claims are the sum of the parts.
  */
-import { existsSync } from 'node:fs';
-import { DiskLogReader } from '../log/disk/reader.ts';
-import { removeOldSegments } from '../log/disk/retention.ts';
-import { DiskLogWriter } from '../log/disk/writer.ts';
-import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import {
   encodeSeal,
@@ -20,10 +15,9 @@ import {
   readSeal,
   type Seal,
 } from './journal-codec.ts';
+import type { JournalLog } from './port.ts';
 
-const PARTITION = 0;
 const READ_BYTES = 8 * 1024 * 1024;
-const SEGMENT_BYTES = 64 * 1024 * 1024;
 
 /** Receives the parts of each sealed commit, oldest first. */
 export interface CommitVisitor {
@@ -33,46 +27,28 @@ export interface CommitVisitor {
 }
 
 export class CounterJournal {
-  readonly #dir: string;
-  readonly #writer: DiskLogWriter;
+  readonly #log: JournalLog;
   #nextOffset: number;
 
-  private constructor(dir: string, writer: DiskLogWriter) {
-    this.#dir = dir;
-    this.#writer = writer;
-    this.#nextOffset = writer.recovery.nextOffset;
+  private constructor(log: JournalLog) {
+    this.#log = log;
+    this.#nextOffset = log.nextOffset;
   }
 
-  /** Repairs and opens the journal in `dir`, replaying its commits into `visitor`. */
-  static async open(dir: string, clock: Clock, visitor: CommitVisitor): Promise<CounterJournal> {
-    const writer = new DiskLogWriter({
-      logDir: dir,
-      partition: PARTITION,
-      segmentBytes: SEGMENT_BYTES,
-      clock,
-    });
-    if (writer.recovery.lostRecords > 0) {
-      await writer.close();
-      throw new LedgerError('counter_state_lost', `${dir}: the disk lost committed state`, {
-        hint: 'Run "clickledger rebuild": the log and the archive hold everything.',
-      });
-    }
-    const journal = new CounterJournal(dir, writer);
+  /** Opens the journal, replaying its commits into `visitor`. */
+  static async open(log: JournalLog, visitor: CommitVisitor): Promise<CounterJournal> {
+    const journal = new CounterJournal(log);
     await journal.#replay(visitor);
     return journal;
   }
 
-  static exists(dir: string): boolean {
-    return existsSync(dir);
-  }
-
   async #replay(visitor: CommitVisitor): Promise<void> {
-    const reader = new DiskLogReader(this.#dir);
-    const range = await reader.range(PARTITION);
+    const { reader, partition } = this.#log;
+    const range = await reader.range(partition);
     let next = range.firstOffset;
     let parts: Buffer[] = [];
     while (next < range.endOffset) {
-      for (const batch of await reader.read(PARTITION, next, READ_BYTES)) {
+      for (const batch of await reader.read(partition, next, READ_BYTES)) {
         for (let i = 0; i < batch.count; i++) {
           const part = batch.bytes.subarray(batch.bounds[2 * i]!, batch.bounds[2 * i + 1]!);
           parts.push(part);
@@ -84,7 +60,6 @@ export class CounterJournal {
         next = batch.firstOffset + batch.count;
       }
     }
-    await reader.close();
   }
 
   /** The offset that the next part will get. */
@@ -101,7 +76,7 @@ export class CounterJournal {
   /** Parts may come faster than the disk takes them: wait for room, the seal makes them count. */
   async #appendWhenRoom(part: Buffer): Promise<void> {
     try {
-      this.#writer.append(part, part.length, () => {});
+      this.#log.writer.append(part, part.length, () => {});
     } catch (error) {
       if (!(error instanceof LedgerError) || error.code !== 'log_full_queue') throw error;
       await new Promise((resolve) => setImmediate(resolve));
@@ -112,21 +87,19 @@ export class CounterJournal {
 
   async #appendDurable(part: Buffer): Promise<void> {
     await new Promise<void>((resolve, reject) => {
-      this.#writer.append(part, part.length, (error) => (error ? reject(error) : resolve()));
+      this.#log.writer.append(part, part.length, (error) => (error ? reject(error) : resolve()));
     });
     this.#nextOffset++;
   }
 
-  /** Drops segments that lie wholly below `offset`. */
+  /** Drops what lies wholly below `offset`. */
   trim(offset: number): void {
-    removeOldSegments(this.#dir, PARTITION, {
-      safeOffset: offset,
-      olderThanMs: Number.POSITIVE_INFINITY,
-    });
+    this.#log.trim(offset);
   }
 
   async close(): Promise<void> {
-    await this.#writer.close();
+    await this.#log.writer.close();
+    await this.#log.reader.close();
   }
 }
 

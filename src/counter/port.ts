@@ -1,5 +1,6 @@
-/** What the counter needs besides the log and the warehouse. Adapter: `sqlite/`. */
+/** What the counter needs besides the log and the warehouse. Adapters: `sqlite/`, `disk/`. */
 import type { DeadLetterReason } from '../event/click-event.ts';
+import type { ClickLogReader, ClickLogWriter } from '../log/port.ts';
 
 /** A record that cannot be counted, with all that is needed to look at it and to try it again. */
 export interface DeadLetter {
@@ -26,4 +27,15 @@ export interface DeadLetterStore {
   waiting(): ReadonlyMap<DeadLetterReason, number>;
   markRedriven(id: string, atMs: number): void;
   close(): void;
+}
+
+/** Where the counter's state is written: an append-only log of one partition with one user. */
+export interface JournalLog {
+  readonly partition: number;
+  readonly writer: ClickLogWriter;
+  readonly reader: ClickLogReader;
+  /** Offset of the next record, when opened. */
+  readonly nextOffset: number;
+  /** Drops what lies wholly below `offset`. */
+  trim(offset: number): void;
 }

@@ -7,7 +7,8 @@
  * K1 The counted record of an impression is the one with the earliest `clicked_at`, ties broken by
  *    partition and offset. A record that turns out earlier than the counted one takes its place, and
  *    the row that had counted it gives the click back. So rows do not depend on the order in which
- *    partitions are read, as long as both minutes are open.
+ *    partitions are read, as long as both minutes are open and the records lie within one dedup
+ *    window: whoever reads keeps partitions from running further apart than that.
  * K2 A record is late when its minute ended `latenessMs` or more before its own partition's watermark.
  *    It is not counted here and claims nothing; the recount counts it.
  * K3 Only billable records are counted, and only they claim the impression.
@@ -110,18 +111,22 @@ export class Counting {
     if (replace) {
       this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
     } else {
-      this.#addClaim(claim);
+      this.#insert(claim);
+      if (this.claims.size > this.#forgetAbove) this.#forgetOldest();
     }
     this.onClaim?.(claim);
   }
 
-  /** Puts a kept claim back, for a state that is being loaded in the order it was kept. */
+  /**
+   * Puts a kept claim back, for a state that is being loaded in the order it was kept. Forgets none:
+   * ages mean nothing before the watermarks are loaded too.
+   */
   restoreClaim(claim: Readonly<Claim>): void {
     if (this.claims.find(claim.hash0, claim.hash1, claim.hash2)) {
       this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
-      return;
+    } else {
+      this.#insert(claim);
     }
-    this.#addClaim(claim);
   }
 
   /**
@@ -136,10 +141,9 @@ export class Counting {
   readonly #isLive = (clickedAtMs: number, partition: number): boolean =>
     this.isClaimLive(clickedAtMs, partition);
 
-  #addClaim(claim: Readonly<Claim>): void {
+  #insert(claim: Readonly<Claim>): void {
     this.claims.addMissing(claim);
     if (this.claims.needsRoom) this.claims.makeRoom(this.#isLive);
-    if (this.claims.size > this.#forgetAbove) this.#forgetOldest();
   }
 
   /** C1: the bound on memory is kept by giving up the oldest tenth of the claims, and said so. */

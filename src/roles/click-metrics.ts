@@ -1,7 +1,7 @@
 /** Prometheus metrics of one click worker. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { CLICK_REASONS, type ClickCounters } from '../click/metrics.ts';
-import type { DiskLogWriter } from '../log/disk/writer.ts';
+import type { Commit, DiskLogWriter } from '../log/disk/writer.ts';
 
 const LATENCY_BUCKETS = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5];
 
@@ -44,7 +44,7 @@ export class ClickWorkerMetrics {
     });
     this.#appendSeconds = new Histogram({
       name: 'clickledger_log_append_seconds',
-      help: 'Time from taking a click to its being durable, which the redirect waits for.',
+      help: 'Time from taking the first click of a commit to its being durable: the longest that a redirect waited.',
       buckets: LATENCY_BUCKETS,
       registers,
     });
@@ -71,12 +71,9 @@ export class ClickWorkerMetrics {
     });
   }
 
-  commit(records: number, writeMs: number): void {
+  commit({ records, writeMs, waitedMs }: Commit): void {
     this.#commitSeconds.observe(writeMs / 1000);
+    this.#appendSeconds.observe(waitedMs / 1000);
     this.#commitRecords.inc(records);
-  }
-
-  append(ms: number): void {
-    this.#appendSeconds.observe(ms / 1000);
   }
 }

@@ -20,7 +20,6 @@ import { createLogger } from '../platform/logger.ts';
 import { ClickWorkerMetrics } from './click-metrics.ts';
 import { reportRecovery } from './ledger-parts.ts';
 import { listen } from './listen.ts';
-import { timedLog } from './timed-log.ts';
 
 const MAX_REQUEST_BODY_BYTES = 4_096;
 const PEER_TIMEOUT_MS = 500;
@@ -46,22 +45,21 @@ export async function runClickWorker(
     partition: index,
     segmentBytes: config.log.segmentBytes,
     clock,
-    onCommit: (records, _bytes, writeMs) => metrics.commit(records, writeMs),
+    onCommit: (commit) => metrics.commit(commit),
     onHealth: (error) => logger[error === null ? 'info' : 'error']({ err: error }, 'log health'),
   });
   metrics = new ClickWorkerMetrics(counters, () => writer);
   reportRecovery(writer, logger);
   const ads = openLmdbCatalog({ dir: paths.catalog, readOnly: true });
-  const log = timedLog(writer, (ms) => metrics.append(ms));
   const metricsText = () => workersMetrics(config, paths.run, index, metrics);
   const service = createClickService({
     config: config.click,
     ads,
-    log,
+    log: writer,
     clock,
     geo: await openGeo(),
     metrics: counters,
-    opsFetch: createOpsFetch({ ads, log, metricsText }),
+    opsFetch: createOpsFetch({ ads, log: writer, metricsText }),
     onInternalError: (error) => logger.error({ err: error }, 'a request failed unexpectedly'),
   });
   const server = listen('click', config.click.port, () =>

@@ -88,7 +88,7 @@ function logMetrics(registry: Registry, ledger: () => Ledger): void {
 
 function countingMetrics(registry: Registry, ledger: () => Ledger): void {
   const registers = [registry];
-  const gauge = (name: string, help: string, value: () => number): void => {
+  const gauge: DefineGauge = (name, help, value) => {
     new Gauge({
       name: `clickledger_${name}`,
       help,
@@ -121,6 +121,13 @@ function countingMetrics(registry: Registry, ledger: () => Ledger): void {
         this.set({ reason }, count);
     },
   });
+  stateMetrics(ledger, gauge);
+}
+
+type DefineGauge = (name: string, help: string, value: () => number) => void;
+
+/** Gauges that read one number of the ledger's state. */
+function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {
   const nowMs = () => ledger().parts.clock();
   const ageSeconds = (timeMs: number) => (timeMs === 0 ? 0 : Math.max(0, nowMs() - timeMs) / 1000);
   gauge('final_until_age_seconds', 'Age of the end of the last final hour; 0 when none is.', () =>

@@ -13,6 +13,7 @@ import type { ObjectStore } from '../archive/port.ts';
 import { type DataPaths, dataPaths, LEDGER_PARTITION } from '../config/paths.ts';
 import type { Config } from '../config/schema.ts';
 import { Counter } from '../counter/counter.ts';
+import { openJournalLog } from '../counter/disk/journal-log.ts';
 import type { DeadLetterStore } from '../counter/port.ts';
 import { openDeadLetters } from '../counter/sqlite/dead-letters.ts';
 import { DiskLogReader } from '../log/disk/reader.ts';
@@ -117,7 +118,7 @@ export class Ledger {
   /** Opens what `rebuild` throws away: the counter's state and the reconciler's memory. */
   async #openDerived(): Promise<void> {
     const { parts } = this;
-    this.counter = newCounter(parts);
+    this.counter = await newCounter(parts);
     await this.counter.open();
     this.reconciler = newReconciler(parts, this.#onHour, () => this.settle());
     await this.reconciler.open();
@@ -258,14 +259,14 @@ export function reportRecovery(writer: DiskLogWriter, logger: Logger): void {
   if (tornBytes > 0) logger.warn({ partition, tornBytes, tornPath }, 'cut a torn tail of the log');
 }
 
-function newCounter(parts: LedgerParts): Counter {
+async function newCounter(parts: LedgerParts): Promise<Counter> {
   const { config, reader, warehouse, deadLetters, paths, clock, logger } = parts;
   return new Counter({
     reader,
     warehouse,
     deadLetters,
     clock,
-    stateDir: paths.counterState,
+    journal: await openJournalLog(paths.counterState, clock),
     counting: config.counting,
     ...config.counter,
     onError: (error, what) => logger.error({ err: error }, `${what} failed`),

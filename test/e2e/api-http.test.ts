@@ -152,11 +152,11 @@ test(
         const model = new WarehouseModel(spec.baseMs, spec.baseMs + WORLD_HOURS * HOUR_MS);
         await build(spec, warehouse, model);
         const seed = seeds.next().value;
-        for (const one of fc.sample(question(spec.baseMs), { numRuns: 25, seed })) {
+        for (const one of fc.sample(question(spec.baseMs), { numRuns: 20, seed })) {
           await checkQuestion(model, one);
         }
       }),
-      { ...fcParams(2), endOnFailure: true },
+      { ...fcParams(1), endOnFailure: true },
     );
   },
   { timeout: 120_000 },
@@ -358,12 +358,11 @@ test('no parameter makes it answer 500', async () => {
 });
 
 test('bytes that are no UTF-8 and no percent-encoding are refused, not fatal', async () => {
+  const { token } = tokens.create({ scope: 'read', advertiserId: 'adv-1' });
+  const headers = [`Authorization: Bearer ${token}`];
   for (const query of ['ad_ids=%ff%fe', 'ad_ids=%', '%00=%00', 'from=%E0%A4%A']) {
-    const { token } = tokens.create({ scope: 'read', advertiserId: 'adv-1' });
-    const answer = await rawRequest(
-      server.port!,
-      `GET /v1/ads/metrics?${query} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${token}\r\nConnection: close\r\n\r\n`,
-    );
-    expect([query, JSON.stringify(answer)]).toEqual([query, expect.stringContaining('400')]);
+    const answer = await rawRequest(server.port!, `/v1/ads/metrics?${DAY}&${query}`, { headers });
+    expect([query, answer.status]).toEqual([query, 400]);
+    expect(answer.body).toContain('parameters_invalid');
   }
 });

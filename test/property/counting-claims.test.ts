@@ -193,6 +193,28 @@ describe('the claim table', () => {
     expect(counting.forgotten).toBe(0);
   });
 
+  test('loading a state forgets nothing, whether its watermarks come before the claims or after', () => {
+    const counting = new Counting({ ...options, maxClaims: 1_000 });
+    for (const each of spread(1_500)) counting.restoreClaim(each);
+    expect(counting.claims.size).toBe(1_500);
+    for (const partition of [0, 1, 2]) counting.watermarks.observe(partition, T0 + 1_500);
+    countSeconds(counting, 1);
+    expect(counting.forgotten).toBe(0);
+    const next = {
+      hash0: 7,
+      hash1: 7_777,
+      hash2: 7,
+      rowKey: 'a',
+      partition: 0,
+      offset: 9,
+      shard: 0,
+    };
+    counting.apply({ ...next, clickedAtMs: T0 + 1_501, billable: true });
+    expect(counting.claims.size).toBeLessThanOrEqual(1_000);
+    expect(counting.claims.size).toBeGreaterThan(880);
+    expect(counting.forgotten).toBe(1_501 - counting.claims.size);
+  });
+
   test('a burst that maxClaims cannot hold goes on being counted in reasonable time', () => {
     const counting = new Counting({ ...options, maxClaims: 1_000 });
     const startedMs = performance.now();

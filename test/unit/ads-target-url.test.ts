@@ -4,6 +4,7 @@ import {
   appendQuery,
   checkTargetUrl,
   compileTarget,
+  isPlainTarget,
   locationBytes,
   MAX_TARGET_BYTES,
 } from '../../src/ads/target-url.ts';
@@ -198,3 +199,55 @@ function bytesOf(text: string): string {
     .toString('latin1')
     .replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
+
+describe('plain targets', () => {
+  test('what counts as plain is accepted by the full check and is its own location', () => {
+    const hosts = [
+      'e.com',
+      'a-b.c1.example.org',
+      'xn--a.com',
+      'a..com',
+      '1.2.3.4',
+      '-a.com',
+      'e.com:80',
+    ];
+    const rests = [
+      '',
+      '/',
+      '/p?a=1&b=%20#f',
+      '/é',
+      '/a b',
+      '?x={ad_id}',
+      '/\\evil',
+      '#',
+      '/a"b',
+      '/%zz',
+    ];
+    for (const host of hosts) {
+      for (const rest of rests) {
+        const target = `https://${host}${rest}`;
+        if (!isPlainTarget(target)) continue;
+        expect(checkTargetUrl(target).ok).toBe(true);
+        expect(locationBytes(target)).toBe(target);
+        expect(compileTarget(target)({} as never)).toBe(target);
+      }
+    }
+    expect(isPlainTarget('https://e.com/p?a=1&b=%20#f')).toBe(true);
+  });
+
+  test('nothing that needs a look at it counts as plain', () => {
+    const targets = [
+      'javascript:1',
+      '//e.com',
+      'https:e.com',
+      'https://u@e.com/',
+      'https://e.com/{ad_id}',
+      'https://e.com/\n',
+      'https://e.com/é',
+      'https://xn--zz.com/',
+      'https://1.2.3.4/',
+      'https://E.com/',
+    ];
+    for (const target of targets) expect(isPlainTarget(target)).toBe(false);
+  });
+});

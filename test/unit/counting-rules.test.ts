@@ -186,6 +186,38 @@ describe('the dedup window (E10)', () => {
   });
 });
 
+describe('claims that make room', () => {
+  const options: CountingOptions = { ...STREAM, dedupWindowMs: HOUR_MS };
+  /** Fills the first section of the table at one time, so that claims whose window is over go. */
+  const fill = (counting: Counting, clickedAtMs: number): void => {
+    for (let i = 1; i <= 200; i++) {
+      const key = { hash0: i, hash1: i, hash2: i, rowKey: 'filler' };
+      counting.apply({ ...key, partition: 0, offset: i, shard: 0, clickedAtMs, billable: true });
+    }
+  };
+  const again = { hash0: 0, hash1: 0, hash2: 0, partition: 0, offset: 0, shard: 0, rowKey: 'a' };
+
+  test('stay while a record that is not late may still lie within their window (C1)', () => {
+    const counting = new Counting(options);
+    counting.apply({ ...again, clickedAtMs: T0, billable: true });
+    // The watermark is past the window's end, but the minute of its last millisecond is open.
+    const closesAtMs = T0 + HOUR_MS + options.latenessMs + options.watermarkLagMs;
+    fill(counting, closesAtMs - 1);
+    const clickedAtMs = T0 + HOUR_MS - 1;
+    expect(counting.apply({ ...again, offset: 1, clickedAtMs, billable: true })).toBe('duplicate');
+  });
+
+  test('go once every record within their window would be late', () => {
+    const counting = new Counting(options);
+    counting.apply({ ...again, clickedAtMs: T0, billable: true });
+    const goneAtMs = T0 + HOUR_MS + MINUTE + options.latenessMs + options.watermarkLagMs;
+    fill(counting, goneAtMs);
+    expect(counting.claims.size).toBe(200);
+    const clickedAtMs = T0 + HOUR_MS - 1;
+    expect(counting.apply({ ...again, offset: 1, clickedAtMs, billable: true })).toBe('late');
+  });
+});
+
 describe('what uses up an impression', () => {
   for (const kind of ['head', 'prefetch', 'preview'] as const) {
     test(`a ${kind} before and after the click is never billed and does not use it up (A1, A4, A5)`, () => {

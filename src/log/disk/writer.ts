@@ -34,14 +34,26 @@ export interface DiskWriterOptions {
   readonly segmentBytes: number;
   readonly clock: Clock;
   readonly files?: LogFiles;
-  /** Called after each frame with its records, bytes and the time its write took. */
-  readonly onCommit?: (records: number, bytes: number, writeMs: number) => void;
+  /** Called after each frame. */
+  readonly onCommit?: (commit: Commit) => void;
   /** Called when the writer cannot go on, and when it can again (`error` null). */
   readonly onHealth?: (error: Error | null) => void;
 }
 
+/** One group commit, as it is reported. */
+export interface Commit {
+  readonly records: number;
+  readonly bytes: number;
+  /** Time of the write. */
+  readonly writeMs: number;
+  /** Time since the first of its records was taken. */
+  readonly waitedMs: number;
+}
+
 interface Frame {
   readonly bytes: Buffer;
+  /** When its first record was taken, on the monotonic clock. */
+  begunMs: number;
   used: number;
   waiters: AppendDone[];
 }
@@ -54,6 +66,7 @@ interface OpenSegment {
 
 const newFrame = (): Frame => ({
   bytes: Buffer.allocUnsafeSlow(MAX_FRAME_BYTES),
+  begunMs: 0,
   used: FRAME_HEADER_BYTES,
   waiters: [],
 });
@@ -122,12 +135,9 @@ export class DiskLogWriter implements ClickLogWriter {
       });
     }
     frame.bytes.writeUInt32LE(length, at);
-    frame.bytes.set(
-      length === bytes.length ? bytes : bytes.subarray(0, length),
-      at + RECORD_HEADER_BYTES,
-    );
+    bytes.copy(frame.bytes, at + RECORD_HEADER_BYTES, 0, length);
     frame.used = at + RECORD_HEADER_BYTES + length;
-    frame.waiters.push(done);
+    if (frame.waiters.push(done) === 1) frame.begunMs = monotonicMs();
     if (!this.#scheduled && !this.#writing) {
       this.#scheduled = true;
       // After the requests of this turn of the loop have appended: they share one write.
@@ -167,9 +177,10 @@ export class DiskLogWriter implements ClickLogWriter {
     segment.end += bytes;
     this.#nextOffset += waiters.length;
     this.#durable.set(this.#nextOffset);
+    const waitedMs = monotonicMs() - frame.begunMs;
     this.#recycle(frame);
     for (let i = 0; i < waiters.length; i++) waiters[i]!(null);
-    this.#options.onCommit?.(waiters.length, bytes, writeMs);
+    this.#options.onCommit?.({ records: waiters.length, bytes, writeMs, waitedMs });
     // A callback above may have closed the writer.
     if (segment.end >= this.#options.segmentBytes && this.#segment === segment) this.#roll();
     this.#continue();
