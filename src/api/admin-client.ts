@@ -76,7 +76,7 @@ async function ingest(
             if (text !== '') controller.enqueue(encoder.encode(text));
             return controller.close();
           }
-          text += `${JSON.stringify({ line: next.value.line, record: next.value.record })}\n`;
+          text += `${JSON.stringify(next.value)}\n`;
         }
         controller.enqueue(encoder.encode(text));
       } catch (error) {

@@ -141,7 +141,7 @@ function formatOf(c: Context): RowFormat | undefined {
 }
 
 async function* ingestRows(body: ByteSource): AsyncGenerator<IngestRow> {
-  const columns = { required: ['line', 'record'], optional: [] };
+  const columns = { required: ['line', 'record'], optional: ['problem'] };
   for await (const row of readRows(body, { columns, format: 'ndjson' })) {
     const reason = row.ok ? rowProblem(row.record) : row.reason;
     if (reason !== null) {
@@ -153,7 +153,8 @@ async function* ingestRows(body: ByteSource): AsyncGenerator<IngestRow> {
   }
 }
 
-function rowProblem({ line, record }: Readonly<Record<string, unknown>>): string | null {
+function rowProblem({ line, record, problem }: Readonly<Record<string, unknown>>): string | null {
+  if (problem !== undefined && typeof problem !== 'string') return '"problem" is no text';
   if (!Number.isSafeInteger(line)) return '"line" is no whole number';
   const isObject = typeof record === 'object' && record !== null && !Array.isArray(record);
   return isObject ? null : '"record" is no object';

@@ -1,3 +1,4 @@
+// Proves INV-1 of SPEC.md.
 /** What every click log must do, whatever stores it. A new adapter passes this suite unchanged. */
 import { afterEach, describe, expect, test } from 'bun:test';
 import type { ClickLogReader, ClickLogWriter, RecordBatch } from '../../src/log/port.ts';

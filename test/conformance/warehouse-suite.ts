@@ -1,3 +1,4 @@
+// Proves INV-4, INV-5, INV-8, INV-9 of SPEC.md.
 /** What every warehouse adapter must do. `warehouse.test.ts` puts the adapters under it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';

@@ -1,3 +1,4 @@
+// Proves INV-6 of SPEC.md.
 /**
  * The archiver's process dies right before or right after each of its effects, and again while it
  * recovers; meanwhile the log grows. Afterwards every record must be archived exactly once, with no

@@ -190,11 +190,13 @@ export async function rowsOf(
   }
 }
 
-/** Every advertiser's rows per ad, minute, country and device. */
+/** Every advertiser's rows per ad, minute, country and device; without whether they are final. */
 export async function allMinuteRows(world: World, toMs: number): Promise<AnswerRow[]> {
   const rows: AnswerRow[] = [];
   for (const advertiserId of ADVERTISERS) rows.push(...(await rowsOf(world, advertiserId, toMs)));
-  return rows;
+  return rows.map(({ ad_id, bucket_start, country, device, clicks }) => {
+    return { ad_id, bucket_start, country, device, clicks };
+  });
 }
 
 /** Everything the API says of the range, at every granularity and grouping, and its history. */

@@ -1,3 +1,4 @@
+// Proves INV-5, INV-8 of SPEC.md.
 /**
  * The API behind a real socket, with the real warehouse and token store. What it answers is compared
  * with a slow plain model that shares no code with the product.

@@ -1,3 +1,4 @@
+// Proves INV-1 of SPEC.md.
 /**
  * The click service behind a real socket, with the real catalog, log and address database.
  */

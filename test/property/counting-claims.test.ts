@@ -1,3 +1,4 @@
+// Proves INV-2 of SPEC.md.
 /** The claim table against a plain map, and the bound on its size. */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';

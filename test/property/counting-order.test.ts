@@ -1,3 +1,4 @@
+// Proves INV-2, INV-3, INV-7 of SPEC.md.
 /**
  * Counting against the auditor: whatever the interleaving of partitions, the split into batches and
  * the crash points, rows and outcome totals are the auditor's.

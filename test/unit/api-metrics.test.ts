@@ -1,3 +1,4 @@
+// Proves INV-9 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import { csvCell } from '../../src/api/metrics-format.ts';
 import { LedgerError } from '../../src/platform/errors.ts';

@@ -1,3 +1,4 @@
+// Proves INV-6, INV-7 of SPEC.md.
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { Archiver, type ArchiverOptions } from '../../src/archive/archiver.ts';
 import { checkArchive } from '../../src/archive/audit.ts';

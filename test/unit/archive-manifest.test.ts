@@ -1,3 +1,4 @@
+// Proves INV-6 of SPEC.md.
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

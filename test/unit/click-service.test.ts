@@ -1,3 +1,4 @@
+// Proves INV-1 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import { createOpsFetch } from '../../src/click/ops.ts';
 import { LedgerError } from '../../src/platform/errors.ts';

@@ -1,3 +1,4 @@
+// Proves INV-2 of SPEC.md.
 /** The hash that stands for an impression: the same for text and bytes, and without collisions. */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';

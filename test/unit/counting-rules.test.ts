@@ -1,3 +1,4 @@
+// Proves INV-2, INV-3, INV-4, INV-7 of SPEC.md.
 /** The rules of counting at their edges: window boundaries, the dedup window, classes, ties. */
 import { describe, expect, test } from 'bun:test';
 import { Counting } from '../../src/counting/counting.ts';

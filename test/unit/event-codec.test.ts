@@ -1,3 +1,4 @@
+// Proves INV-7 of SPEC.md.
 /** The bytes of an event: what goes in comes out, and no bytes make a reader throw. */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';

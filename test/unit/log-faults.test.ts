@@ -1,3 +1,4 @@
+// Proves INV-1 of SPEC.md.
 /** The writer on a disk that fails: nothing false is acknowledged, nothing acknowledged is lost. */
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';

@@ -1,3 +1,4 @@
+// Proves INV-1 of SPEC.md.
 /** `kill -9` of a process that writes: what it had acknowledged is there when the log opens again (D1). */
 import { expect, test } from 'bun:test';
 import { join } from 'node:path';

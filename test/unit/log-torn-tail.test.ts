@@ -1,3 +1,4 @@
+// Proves INV-1 of SPEC.md.
 /**
  * What a writer does with a tail that is not what was written (D5), and with damage before it.
  *

@@ -1,3 +1,4 @@
+// Proves INV-8 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import { LedgerError } from '../../src/platform/errors.ts';
 import { bucketsOf, DAY_MS, formatInZone, HOUR_MS } from '../../src/warehouse/buckets.ts';

@@ -1,3 +1,4 @@
+// Proves INV-5 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { bucketsOf, DAY_MS, HOUR_MS, MINUTE_MS, QUARTER_MS } from '../../src/warehouse/buckets.ts';

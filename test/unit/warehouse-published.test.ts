@@ -1,3 +1,4 @@
+// Proves INV-9 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { PublishedStates } from '../../src/warehouse/published.ts';

@@ -1,3 +1,4 @@
+// Proves INV-4 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import { ClickHouseError } from '@clickhouse/client';
 import { engineError } from '../../src/warehouse/engine-error.ts';

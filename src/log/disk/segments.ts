@@ -18,6 +18,8 @@ export interface SegmentFile {
 }
 
 const PARTITION_NAME = /^p(\d{1,5})$/;
+/** Claims keep a partition in 16 bits. */
+const MAX_PARTITION = 65_535;
 
 export function partitionDir(logDir: string, partition: number): string {
   return join(logDir, `p${partition}`);
@@ -29,6 +31,7 @@ export function listPartitions(logDir: string): number[] {
     .readdirSync(logDir)
     .flatMap((name) => PARTITION_NAME.exec(name)?.[1] ?? [])
     .map(Number)
+    .filter((partition) => partition <= MAX_PARTITION)
     .sort((a, b) => a - b);
 }
 

@@ -105,7 +105,13 @@ export class DiskLogWriter implements ClickLogWriter {
     this.#nextOffset = this.recovery.nextOffset;
     this.#lastAppendedAtMs = this.recovery.lastAppendedAtMs;
     this.#durable.set(this.#nextOffset);
-    this.#openSegment();
+    try {
+      this.#openSegment();
+    } catch (error) {
+      // A full disk at start is the same as one later: refuse clicks, try again, take them again.
+      this.#giveUpSegment(error as Error);
+      return;
+    }
     this.#fillLost();
   }
 
