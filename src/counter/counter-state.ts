@@ -109,7 +109,7 @@ export class CounterState {
     const { claims, windows } = this.counting;
     if (this.#compaction === null) {
       if (this.#journalClaims <= 2 * claims.size + COMPACTION_SLACK) return false;
-      claims.sweep((clickedAtMs, partition) => this.counting.isClaimLive(clickedAtMs, partition));
+      claims.sweep(this.counting.keepClaimsAfterMs);
       this.#compaction = { nextSection: 0, from: this.#journal.nextOffset };
       this.#journalClaims = 0;
     }

@@ -37,6 +37,13 @@ export interface Claim {
   rowId: number;
 }
 
+/**
+ * The time up to which a partition's claims may go; later ones stay. Asked once per run of entries of
+ * a partition, since a rebuild passes millions of them.
+ */
+export type KeepAfter = (partition: number) => number;
+
+const keepAll: KeepAfter = () => Number.NEGATIVE_INFINITY;
 const TWO_32 = 0x1_0000_0000;
 
 export class ClaimTable {
@@ -122,42 +129,44 @@ export class ClaimTable {
     return this.#full.length > 0;
   }
 
-  /** Drops entries that `keep` refuses from full sections, and doubles those that stay full. */
-  makeRoom(keep: (clickedAtMs: number, partition: number) => boolean): void {
+  /** Drops old entries from full sections, and doubles those that stay full. */
+  makeRoom(keepAfterMs: KeepAfter): void {
     for (const index of this.#full.splice(0)) {
       const section = this.#sections[index]!;
-      const stay = countKept(section.words, keep);
+      const stay = countKept(section.words, keepAfterMs);
       // Doubled also when expiry has freed only little: the next rebuild would follow at once.
       const slots = stay > section.slots * (MAX_LOAD / 1.5) ? section.slots * 2 : section.slots;
-      this.#rebuild(section, slots, keep);
+      this.#rebuild(section, slots, keepAfterMs);
     }
   }
 
-  /** Drops entries that `keep` refuses everywhere, and gives memory back. */
-  sweep(keep: (clickedAtMs: number, partition: number) => boolean): void {
+  /** Drops old entries everywhere, and gives memory back. */
+  sweep(keepAfterMs: KeepAfter): void {
     this.#full.length = 0;
     for (const section of this.#sections) {
-      this.#rebuild(section, section.slots, keep);
+      this.#rebuild(section, section.slots, keepAfterMs);
       let slots = section.slots;
       while (slots > INITIAL_SLOTS && section.used < slots * (MAX_LOAD / 4)) slots /= 2;
-      if (slots !== section.slots) this.#rebuild(section, slots, () => true);
+      if (slots !== section.slots) this.#rebuild(section, slots, keepAll);
     }
   }
 
-  #rebuild(
-    section: Section,
-    slots: number,
-    keep: (clickedAtMs: number, partition: number) => boolean,
-  ): void {
+  #rebuild(section: Section, slots: number, keepAfterMs: KeepAfter): void {
     const old = section.words;
     const words = new Uint32Array(slots * WORDS);
     const mask = slots - 1;
     let used = 0;
+    let partition = -1;
+    let afterMs = 0;
     for (let from = 0; from < old.length; from += WORDS) {
       const low = old[from + 3]!;
       const high = old[from + 4]!;
       if (low === 0 && high === 0) continue;
-      if (!keep(low + (high & 0xffff) * TWO_32, high >>> 16)) continue;
+      if (high >>> 16 !== partition) {
+        partition = high >>> 16;
+        afterMs = keepAfterMs(partition);
+      }
+      if (low + (high & 0xffff) * TWO_32 <= afterMs) continue;
       let slot = homeSlot(old[from]!, slots);
       while (words[slot * WORDS + 3] !== 0 || words[slot * WORDS + 4] !== 0)
         slot = (slot + 1) & mask;
@@ -202,15 +211,19 @@ export class ClaimTable {
   }
 }
 
-function countKept(
-  words: Uint32Array,
-  keep: (clickedAtMs: number, partition: number) => boolean,
-): number {
+function countKept(words: Uint32Array, keepAfterMs: KeepAfter): number {
   let kept = 0;
+  let partition = -1;
+  let afterMs = 0;
   for (let at = 0; at < words.length; at += WORDS) {
     const low = words[at + 3]!;
     const high = words[at + 4]!;
-    if ((low !== 0 || high !== 0) && keep(low + (high & 0xffff) * TWO_32, high >>> 16)) kept++;
+    if (low === 0 && high === 0) continue;
+    if (high >>> 16 !== partition) {
+      partition = high >>> 16;
+      afterMs = keepAfterMs(partition);
+    }
+    if (low + (high & 0xffff) * TWO_32 > afterMs) kept++;
   }
   return kept;
 }

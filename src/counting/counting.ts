@@ -130,30 +130,26 @@ export class Counting {
   }
 
   /**
-   * Whether a claim can still make a record of its partition a duplicate. A record that is not late
-   * may lie as far behind the watermark as the oldest open minute, so the window ends that much later.
+   * The time up to which the partition's claims cannot make any record of it a duplicate. A record that
+   * is not late may lie as far behind the watermark as the oldest open minute, so the window ends that
+   * much earlier.
    */
-  isClaimLive(clickedAtMs: number, partition: number): boolean {
-    const oldestOpenMs = this.closedUntilMs(partition) - MINUTE_MS;
-    return clickedAtMs + this.options.dedupWindowMs > oldestOpenMs;
-  }
-
-  readonly #isLive = (clickedAtMs: number, partition: number): boolean =>
-    this.isClaimLive(clickedAtMs, partition);
+  readonly keepClaimsAfterMs = (partition: number): number =>
+    this.closedUntilMs(partition) - MINUTE_MS - this.options.dedupWindowMs;
 
   #insert(claim: Readonly<Claim>): void {
     this.claims.addMissing(claim);
-    if (this.claims.needsRoom) this.claims.makeRoom(this.#isLive);
+    if (this.claims.needsRoom) this.claims.makeRoom(this.keepClaimsAfterMs);
   }
 
   /** C1: the bound on memory is kept by giving up the oldest tenth of the claims, and said so. */
   #forgetOldest(): void {
-    this.claims.sweep(this.#isLive);
+    this.claims.sweep(this.keepClaimsAfterMs);
     const before = this.claims.size;
     const excess = before - Math.floor(this.options.maxClaims * 0.9);
     if (excess > 0) {
       const keepMs = this.#ageOfOldest(excess);
-      this.claims.sweep((clickedAtMs, partition) => this.#ageMs(clickedAtMs, partition) < keepMs);
+      this.claims.sweep((partition) => this.watermarks.of(partition) - keepMs);
     }
     this.forgotten += before - this.claims.size;
     // Claims of one moment cannot be told apart by age: do not try again at every insert.

@@ -1,3 +1,4 @@
+// Proves INV-3, INV-4, INV-7 of SPEC.md.
 /** The counter's numbered effects: whatever dies between two of them, the rows come out right. */
 import { afterEach, expect, test } from 'bun:test';
 import type { ClickEvent } from '../../src/event/click-event.ts';
