@@ -90,12 +90,19 @@ export class Counter {
     this.#state = state;
     this.#committed = new Map(state.positions);
     this.#lastCommitMs = monotonicMs();
-    await this.#findPartitions();
+    try {
+      await this.#findPartitions();
+    } catch (error) {
+      // Opened all the same, so that an operator can ask what is wrong and rebuild.
+      if (!(error instanceof LedgerError)) throw error;
+      this.failure = error;
+    }
   }
 
   /** Counts until `signal` stops it; then commits and upserts what it has. */
   async run(signal: AbortSignal): Promise<void> {
     try {
+      if (this.failure !== null) throw this.failure;
       while (!signal.aborted) {
         const progressed = await this.step();
         if (!progressed) await sleep(POLL_MS, signal);
@@ -143,6 +150,7 @@ export class Counter {
 
   /** Counts everything that is in the log now and has the warehouse take it (for commands and tests). */
   async catchUp(): Promise<void> {
+    if (this.failure !== null) throw this.failure;
     do {
       while (await this.step());
       await this.#commit();

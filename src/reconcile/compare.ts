@@ -1,5 +1,6 @@
 /** Live against final, and final against the revision before it. */
 import type { DriftRow, FinalRow, Restatement } from '../warehouse/port.ts';
+import { compareRows } from './recount.ts';
 
 export interface Comparison {
   readonly drift: DriftRow[];
@@ -36,27 +37,46 @@ export function driftShare(row: Pick<DriftRow, 'live' | 'final'>): number {
   return row.final === 0 ? 1 : Math.abs(row.live - row.final) / row.final;
 }
 
-/** One restatement per ad whose clicks in the hour differ between two revisions. */
+/**
+ * One restatement per ad whose rows differ between two revisions. The first of them is given by the
+ * rows of the published one and the restatements that lead from there to it. `before` and `after` are
+ * equal when the ad's clicks only moved between minutes, countries or devices.
+ */
 export function restate(
   why: Pick<Restatement, 'hourMs' | 'revision' | 'cause' | 'atMs'>,
-  before: readonly FinalRow[],
+  before: { readonly rows: readonly FinalRow[]; readonly restatements: readonly Restatement[] },
   after: readonly FinalRow[],
 ): Restatement[] {
-  const was = clicksByAd(before);
-  const is = clicksByAd(after);
+  const was = rowsByAd(before.rows);
+  for (const { advertiserId, adId, after: clicks } of before.restatements) {
+    was.set(JSON.stringify([advertiserId, adId]), { clicks, rows: null });
+  }
+  const is = rowsByAd(after);
   const keys = [...new Set([...was.keys(), ...is.keys()])].sort();
   return keys.flatMap((key) => {
     const [advertiserId, adId] = JSON.parse(key) as [string, string];
-    const change = { before: was.get(key) ?? 0, after: is.get(key) ?? 0 };
-    return change.before === change.after ? [] : [{ ...why, advertiserId, adId, ...change }];
+    const [old, now] = [was.get(key) ?? NOTHING, is.get(key) ?? NOTHING];
+    const same = old.clicks === now.clicks && (old.rows === null || old.rows === now.rows);
+    return same ? [] : [{ ...why, advertiserId, adId, before: old.clicks, after: now.clicks }];
   });
 }
 
-function clicksByAd(rows: readonly FinalRow[]): Map<string, number> {
-  const sums = new Map<string, number>();
-  for (const row of rows) {
+interface AdRows {
+  readonly clicks: number;
+  /** Every row as text, in the order of `compareRows`; null when only the sum is known. */
+  readonly rows: string | null;
+}
+
+const NOTHING: AdRows = { clicks: 0, rows: '' };
+
+function rowsByAd(rows: readonly FinalRow[]): Map<string, AdRows> {
+  const ads = new Map<string, AdRows>();
+  for (const row of [...rows].sort(compareRows)) {
     const key = JSON.stringify([row.advertiserId, row.adId]);
-    sums.set(key, (sums.get(key) ?? 0) + row.clicks);
+    const { campaignId, minuteMs, country, device, clicks } = row;
+    const before = ads.get(key) ?? NOTHING;
+    const line = JSON.stringify([campaignId, minuteMs, country, device, clicks]);
+    ads.set(key, { clicks: before.clicks + clicks, rows: `${before.rows}${line}` });
   }
-  return sums;
+  return ads;
 }

@@ -75,7 +75,9 @@ export async function readFinalRecord(
 }
 
 export async function writeFinalRecord(store: ObjectStore, record: FinalRecord): Promise<void> {
-  const bytes = new TextEncoder().encode(`${JSON.stringify({ version: 1, ...record })}\n`);
+  // In the schema's order of keys: a record that was read back gives the bytes that it was read from.
+  const ordered = recordSchema.parse({ version: 1, ...record });
+  const bytes = new TextEncoder().encode(`${JSON.stringify(ordered)}\n`);
   await store.putIfAbsent(recordName(record.hour.hourMs, record.hour.revision), bytes);
 }
 

@@ -23,7 +23,14 @@ import { HOUR_MS, hourOf } from '../archive/names.ts';
 import type { ObjectStore } from '../archive/port.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
-import type { DayState, FinalRow, HourState, Publication, Warehouse } from '../warehouse/port.ts';
+import type {
+  DayState,
+  FinalRow,
+  HourState,
+  Publication,
+  Restatement,
+  Warehouse,
+} from '../warehouse/port.ts';
 import { compareWithLive, restate } from './compare.ts';
 import { digestRows, type FinalRecord, readFinalRecord, writeFinalRecord } from './final-record.ts';
 import type { HourIndexes } from './hour-index.ts';
@@ -229,16 +236,19 @@ export class Reconciler {
     const inputDigest = this.#source.digest(hourMs);
     const count = await this.#source.recount(hourMs);
     const before = this.#published.get(hourMs);
-    const rowsBefore = before === undefined ? [] : await warehouse.finalRows(hourMs);
+    const rowsBefore = before === undefined ? [] : await this.#rowsInForce(before);
     const record = await this.#revise(hourMs, inputDigest, count, rowsBefore);
     const attempt = await warehouse.nextAttempt('hour', hourMs); // 1
     await warehouse.writeFinalHour(hourMs, attempt, count.rows); // 2
     const day = await this.#writeDay(hourMs, attempt); // 3
-    const history = await this.#missingHistory(record, before);
     if (before !== undefined || hourMs < this.finalUntilMs) this.#noteLater(hourMs, count); // 4
     await writeFinalRecord(this.#options.store, record); // 5
     const hour: HourState = { ...record.hour, attempt, inputDigest };
-    await this.#publish({ hour, day, drift: record.drift, restatements: history }); // 6
+    for (const each of await this.#unpublished(record, before)) {
+      const { drift, restatements } = each;
+      const state: HourState = { ...each.hour, attempt, inputDigest };
+      await this.#publish({ hour: state, day, drift, restatements }); // 6
+    }
     await indexes.write(hourMs, inputDigest, count.impressions); // 7
     indexes.prune(this.finalUntilMs - this.#options.lookbackMs - HOUR_MS, hourMs, inputDigest);
     pending.remove(hourMs);
@@ -260,11 +270,15 @@ export class Reconciler {
     rowsBefore: readonly FinalRow[],
   ): Promise<FinalRecord> {
     const rowsDigest = digestRows(count.rows);
+    const published = this.#published.get(hourMs)?.revision ?? 0;
+    // Of revisions that were archived and never became visible: they lead on from the rows before.
+    const unpublished: Restatement[] = [];
     let newest: FinalRecord | null = null;
     for (let revision = 1; ; revision++) {
       const known = await readFinalRecord(this.#options.store, hourMs, revision);
       if (known === null) break;
       newest = known;
+      if (revision > published) unpublished.push(...known.restatements);
     }
     if (newest?.rowsDigest === rowsDigest) return newest;
     const revision = (newest?.hour.revision ?? 0) + 1;
@@ -285,9 +299,20 @@ export class Reconciler {
       hour: { hourMs, revision, finalAtMs, cause, ...outcomes, liveClicks, driftMax, inputDigest },
       drift,
       restatements: restated
-        ? restate({ hourMs, revision, cause, atMs: finalAtMs }, rowsBefore, count.rows)
+        ? restate(
+            { hourMs, revision, cause, atMs: finalAtMs },
+            { rows: rowsBefore, restatements: unpublished },
+            count.rows,
+          )
         : [],
     };
+  }
+
+  /** The hour's rows as they are; its hour rows once its minute rows have expired. */
+  async #rowsInForce(before: HourState): Promise<FinalRow[]> {
+    const { warehouse } = this.#options;
+    const minutes = await warehouse.finalRows(before.hourMs);
+    return minutes.length > 0 ? minutes : warehouse.tierRows('hour', before.hourMs);
   }
 
   #causeOf(hourMs: number, inputDigest: string): string {
@@ -295,18 +320,19 @@ export class Reconciler {
     return before?.inputDigest === inputDigest ? 'earlier_hour_changed' : 'late_clicks';
   }
 
-  /** Restatements to publish with the record: after `rebuild`, those of every earlier revision too. */
-  async #missingHistory(
-    record: FinalRecord,
-    before: HourState | undefined,
-  ): Promise<FinalRecord['restatements']> {
-    const restatements = [];
+  /**
+   * The record, and before it those of earlier revisions that the warehouse does not know (after
+   * `rebuild`, or a death after effect 5): published in order, under the one attempt whose rows are the
+   * newest, so that every revision's drift and restatements are seen.
+   */
+  async #unpublished(record: FinalRecord, before: HourState | undefined): Promise<FinalRecord[]> {
+    const records: FinalRecord[] = [];
     for (let revision = (before?.revision ?? 0) + 1; revision < record.hour.revision; revision++) {
       const earlier = await readFinalRecord(this.#options.store, record.hour.hourMs, revision);
-      restatements.push(...(earlier?.restatements ?? []));
+      if (earlier !== null) records.push(earlier);
     }
     const isNew = (before?.revision ?? 0) < record.hour.revision;
-    return [...restatements, ...(isNew ? record.restatements : [])];
+    return [...records, isNew ? record : { ...record, drift: [], restatements: [] }];
   }
 
   /** The day's rows, once its last hour turns final or one of its hours changes after that. */

@@ -18,10 +18,11 @@ import { LedgerError } from '../platform/errors.ts';
 import { HourSource } from '../reconcile/hour-source.ts';
 import { verifyWarehouse } from '../reconcile/verify.ts';
 import { VERSION } from '../version.ts';
-import type { Ledger } from './ledger-parts.ts';
+import { HOUR_TTL_DAYS, type Ledger, MINUTE_TTL_DAYS } from './ledger-parts.ts';
 
 const RECENT_HOURS = 48;
 const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 const MAX_REDRIVEN = 1_000_000;
 
 export function createLedgerAdmin(ledger: Ledger, geo: GeoLookup): LedgerAdmin {
@@ -123,9 +124,14 @@ async function verify(ledger: Ledger, progress: Progress) {
   const lookbackMs = config.reconcile.lookbackMs;
   // Without stored indexes: what an earlier run has derived must not be believed here.
   const source = new HourSource({ store, manifest, indexes: null, lookbackMs });
-  const result = await verifyWarehouse(source, warehouse, manifest.hours(), (hourMs, done, total) =>
-    progress(`recounting ${new Date(hourMs).toISOString()}`, done, total),
-  );
+  const nowMs = ledger.parts.clock();
+  const result = await verifyWarehouse(source, warehouse, {
+    hoursInArchive: manifest.hours(),
+    minutesFromMs: nowMs - MINUTE_TTL_DAYS * DAY_MS,
+    hoursFromMs: nowMs - HOUR_TTL_DAYS * DAY_MS,
+    onProgress: (hourMs, done, total) =>
+      progress(`recounting ${new Date(hourMs).toISOString()}`, done, total),
+  });
   return { ...result, archiveProblems };
 }
 
@@ -183,7 +189,8 @@ function problemsOf(ledger: Ledger): string[] {
   const { counter, reconciler } = ledger;
   const { archiver, writer, deadLetters } = ledger.parts;
   const problems: string[] = [];
-  if (counter.failure !== null) problems.push(`counting has stopped: ${counter.failure.message}`);
+  const { counterProblem } = ledger;
+  if (counterProblem !== null) problems.push(`counting has stopped: ${counterProblem.message}`);
   if (counter.lastUpsertError !== null) {
     problems.push(`the warehouse does not take live rows: ${counter.lastUpsertError.message}`);
   }

@@ -140,7 +140,7 @@ function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {
     ledger().reconciler.stuck === null ? 0 : 1,
   );
   gauge('counter_stopped', '1 when counting has stopped on an error.', () =>
-    ledger().counter.failure === null ? 0 : 1,
+    ledger().counterProblem === null ? 0 : 1,
   );
   gauge(
     'held_rows',

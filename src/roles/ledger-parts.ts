@@ -2,7 +2,7 @@
  * Opens the parts of the ledger and runs their loops: counter, archiver, reconciler, and retention.
  * The only place that knows which adapters a one-machine ledger is made of.
  */
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import type { AdCatalog } from '../ads/port.ts';
@@ -14,7 +14,7 @@ import { type DataPaths, dataPaths, LEDGER_PARTITION } from '../config/paths.ts'
 import type { Config } from '../config/schema.ts';
 import { Counter } from '../counter/counter.ts';
 import { openJournalLog } from '../counter/disk/journal-log.ts';
-import type { DeadLetterStore } from '../counter/port.ts';
+import type { DeadLetterStore, JournalLog } from '../counter/port.ts';
 import { openDeadLetters } from '../counter/sqlite/dead-letters.ts';
 import { DiskLogReader } from '../log/disk/reader.ts';
 import { removeOldSegments } from '../log/disk/retention.ts';
@@ -46,8 +46,10 @@ export interface LedgerParts {
   readonly archiver: Archiver;
 }
 
-const MINUTE_TTL_DAYS = 90;
-const HOUR_TTL_DAYS = 3 * 366;
+/** Minute rows are kept for 90 days, hour rows for three years, day rows for ever. */
+export const MINUTE_TTL_DAYS = 90;
+export const HOUR_TTL_DAYS = 3 * 366;
+const COUNTER_RESTART_MS = 2_000;
 const RETENTION_INTERVAL_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
@@ -60,6 +62,7 @@ export class Ledger {
   readonly #onHour: (result: HourResult) => void;
   #loops: Loop[] = [];
   #counterAbort = new AbortController();
+  #counterFailure: Error | null = null;
   #counterRun: Promise<void> = Promise.resolve();
 
   private constructor(parts: LedgerParts, lock: Lock, onHour: (result: HourResult) => void) {
@@ -147,9 +150,44 @@ export class Ledger {
 
   #runCounter(): void {
     this.#counterAbort = new AbortController();
-    this.#counterRun = this.counter.run(this.#counterAbort.signal).catch((error) => {
-      this.parts.logger.error({ err: error }, 'counting has stopped');
-    });
+    this.#counterRun = this.#keepCounting(this.#counterAbort.signal);
+  }
+
+  /**
+   * Counts until stopped. After a failure the counter is opened anew from its last commit and counts
+   * the rest again: what was in memory may be ahead of the journal and must not be used.
+   */
+  async #keepCounting(signal: AbortSignal): Promise<void> {
+    const { logger } = this.parts;
+    for (;;) {
+      try {
+        await this.counter.run(signal);
+      } catch (error) {
+        this.#counterFailure = error as Error;
+        logger.error({ err: error }, 'counting has stopped and starts again from its last commit');
+      }
+      if (signal.aborted) return;
+      await sleepUnlessAborted(COUNTER_RESTART_MS, signal);
+      if (signal.aborted) return;
+      await this.#reopenCounter();
+    }
+  }
+
+  async #reopenCounter(): Promise<void> {
+    try {
+      const counter = await newCounter(this.parts);
+      await counter.open();
+      this.counter = counter;
+    } catch (error) {
+      this.#counterFailure = error as Error;
+      this.parts.logger.error({ err: error }, 'the counter cannot be opened');
+    }
+  }
+
+  /** Why clicks are not being counted; null once a counter has caught up again. */
+  get counterProblem(): Error | null {
+    const { failure, asOfMs } = this.counter;
+    return failure ?? (asOfMs === 0 ? this.#counterFailure : null);
   }
 
   get isRunning(): boolean {
@@ -197,6 +235,9 @@ export class Ledger {
     const wasRunning = this.isRunning;
     progress('archiving what the log holds');
     await parts.archiver.flush();
+    // What changed a final hour is restated now: once its old rows are gone nobody knows `before`.
+    // A counter that cannot go on is why somebody rebuilds; it must not stand in the way.
+    if (this.counterProblem === null) await this.reconciler.reconcile();
     const untilMs = this.reconciler.finalUntilMs;
     await this.#stopLoops();
     if (!wasRunning) await this.counter.close();
@@ -237,6 +278,16 @@ export class Ledger {
   }
 }
 
+function sleepUnlessAborted(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
 function openLedgerWriter(config: Config, paths: DataPaths, clock: Clock, logger: Logger) {
   const writer = new DiskLogWriter({
     logDir: paths.log,
@@ -259,6 +310,22 @@ export function reportRecovery(writer: DiskLogWriter, logger: Logger): void {
   if (tornBytes > 0) logger.warn({ partition, tornBytes, tornPath }, 'cut a torn tail of the log');
 }
 
+/**
+ * The counter's journal; one that is damaged is moved aside and counting begins anew from the log,
+ * which is what the state is made of.
+ */
+async function openJournal(paths: DataPaths, clock: Clock, logger: Logger): Promise<JournalLog> {
+  try {
+    return await openJournalLog(paths.counterState, clock);
+  } catch (error) {
+    if (!(error instanceof LedgerError) || error.kind === 'retry') throw error;
+    const aside = `${paths.counterState}.damaged-${clock()}`;
+    renameSync(paths.counterState, aside);
+    logger.error({ err: error, aside }, 'the counter state is damaged and is built again');
+    return openJournalLog(paths.counterState, clock);
+  }
+}
+
 async function newCounter(parts: LedgerParts): Promise<Counter> {
   const { config, reader, warehouse, deadLetters, paths, clock, logger } = parts;
   return new Counter({
@@ -266,7 +333,7 @@ async function newCounter(parts: LedgerParts): Promise<Counter> {
     warehouse,
     deadLetters,
     clock,
-    journal: await openJournalLog(paths.counterState, clock),
+    journal: await openJournal(paths, clock, logger),
     counting: config.counting,
     ...config.counter,
     onError: (error, what) => logger.error({ err: error }, `${what} failed`),

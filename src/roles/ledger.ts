@@ -107,7 +107,7 @@ function adsImporter(catalog: AdCatalog): ImportAds {
 /** Ready when live numbers are kept up to date; says what it waits for otherwise. */
 function readiness(ledger: Ledger): Response {
   const { counter } = ledger;
-  const problem = counter.failure ?? counter.lastUpsertError;
+  const problem = ledger.counterProblem ?? counter.lastUpsertError;
   if (problem !== null) return new Response(`${problem.message}\n`, { status: 503 });
   return new Response('ready\n');
 }

@@ -207,8 +207,10 @@ test('a position ahead of the log is refused, with what to do about it', async (
   await counter.close();
   await files.loseLog();
   await files.append(0, [click('c')]);
-  const refused = files.openCounter(live);
-  await expect(refused).rejects.toMatchObject({ code: 'position_ahead_of_log' });
+  const stopped = await files.openCounter(live);
+  expect(stopped.failure).toMatchObject({ code: 'position_ahead_of_log' });
+  await expect(stopped.catchUp()).rejects.toMatchObject({ code: 'position_ahead_of_log' });
+  await stopped.close();
 });
 
 test('each kind of unreadable record becomes a dead letter, and the partition goes on (E7, F1, G11)', async () => {

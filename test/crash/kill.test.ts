@@ -13,7 +13,14 @@ import { readArchiveImpressions } from '../../src/demo/archive-impressions.ts';
 import { isClean, judge } from '../../src/demo/judge.ts';
 import { Random } from '../../src/demo/random.ts';
 import { systemClock } from '../../src/platform/clock.ts';
-import { cleanUp, environment, eventually, isAlive, Product, startCommand } from '../support/product.ts';
+import {
+  cleanUp,
+  environment,
+  eventually,
+  isAlive,
+  Product,
+  startCommand,
+} from '../support/product.ts';
 import {
   type AnswerRow,
   allMinuteRows,
@@ -179,7 +186,11 @@ test(
     await product.do('reconcile', '--until', new Date(untilMs).toISOString());
     const final = await allMinuteRows(world, untilMs);
     expect(live).toEqual(final);
-    expect(await judgeAll(world, load, { live, final })).toEqual({ clean: true, lost: 0, double: 0 });
+    expect(await judgeAll(world, load, { live, final })).toEqual({
+      clean: true,
+      lost: 0,
+      double: 0,
+    });
   },
   ROUND_MS,
 );
@@ -223,7 +234,11 @@ test(
     await product.do(...until);
     const final = await allMinuteRows(world, untilMs);
     expect(final).toEqual(live);
-    expect(await judgeAll(world, load, { live, final })).toEqual({ clean: true, lost: 0, double: 0 });
+    expect(await judgeAll(world, load, { live, final })).toEqual({
+      clean: true,
+      lost: 0,
+      double: 0,
+    });
     const before = await completeAnswers(world, untilMs);
     expect(await product.stop()).toBe(0);
 

@@ -127,7 +127,11 @@ class World {
   async verify() {
     const { store, manifest } = this;
     const source = new HourSource({ store, manifest, indexes: null, lookbackMs: LOOKBACK_MS });
-    return verifyWarehouse(source, warehouse, manifest.hours());
+    return verifyWarehouse(source, warehouse, {
+      hoursInArchive: manifest.hours(),
+      minutesFromMs: 0,
+      hoursFromMs: 0,
+    });
   }
 
   async dispose(): Promise<void> {
@@ -149,7 +153,14 @@ function audited(records: readonly ClickEvent[]): Map<string, number> {
   const log: AuditRecord[] = records.map((event, offset) => {
     const { impressionId, clickedAtMs } = event;
     const { class: kind } = event;
-    return { partition: 0, offset, impressionId, clickedAtMs, class: kind, rowKey: rowKeyOf(event) };
+    return {
+      partition: 0,
+      offset,
+      impressionId,
+      clickedAtMs,
+      class: kind,
+      rowKey: rowKeyOf(event),
+    };
   });
   const forever = Number.POSITIVE_INFINITY;
   const rules = { dedupWindowMs: forever, latenessMs: forever, watermarkLagMs: 0 };
@@ -244,7 +255,9 @@ test('an impression clicked on both sides of an hour is billed once, in the earl
     [A, 'final', 0],
     [B, 'final', 1],
   ]);
-  expect(new Set(deaths.effects.map((name) => name[0]))).toEqual(new Set(['1', '2', '3', '5', '6', '7']));
+  expect(new Set(deaths.effects.map((name) => name[0]))).toEqual(
+    new Set(['1', '2', '3', '5', '6', '7']),
+  );
   await expectSettled(world, FIRST);
 });
 
@@ -388,7 +401,10 @@ test('a manifest entry that is gone leaves a hole, and no hour turns final over 
   const reconciler = await world.reconciler();
   await expect(reconciler.reconcile()).rejects.toThrow(/partition 0/);
   expect(reconciler.finalUntilMs).toBe(0);
-  expect((await loadManifest(world.store)).problems[0]).toMatchObject({ kind: 'hole', partition: 0 });
+  expect((await loadManifest(world.store)).problems[0]).toMatchObject({
+    kind: 'hole',
+    partition: 0,
+  });
 });
 
 test('an hour does not turn final while records of it may still be missing from the archive (I4)', async () => {

@@ -164,15 +164,17 @@ export function toDriftRow(row: Row): DriftRow {
   };
 }
 
-/** Rows of a publication count once it is published; a retry's rows lie under the same key. */
+/**
+ * Rows of a publication count once it is published. Every publication of a revision, not only its
+ * last: one that publishes it again, after a crash or with `reconcile --hour`, brings no rows along.
+ */
 function publishedIn(
   params: Params,
   range: { fromMs: number; toMs: number },
   advertiserId: string | undefined,
 ): string {
-  const published = `SELECT start, revision, max(attempt) FROM finality
-    WHERE kind = 'hour' AND ${params.between('start', range.fromMs, range.toMs)}
-    GROUP BY start, revision`;
+  const published = `SELECT start, revision, attempt FROM finality
+    WHERE kind = 'hour' AND ${params.between('start', range.fromMs, range.toMs)}`;
   const owner =
     advertiserId === undefined ? '' : ` AND advertiser_id = ${params.add('String', advertiserId)}`;
   return `${params.between('hour', range.fromMs, range.toMs)}${owner}
