@@ -35,17 +35,25 @@ export function encodeAd(ad: Ad): Buffer {
   return out;
 }
 
-/** Reads `bytes[0, length)`; the store reuses `bytes`, so nothing of it may be kept. */
-export function decodeAd(adId: string, bytes: Buffer, length: number): Ad {
-  assert(bytes[0] === VERSION, `ad ${adId} is stored in an unknown version ${bytes[0]}`);
-  const campaignAt = STRINGS_AT + 1 + bytes[STRINGS_AT]!;
-  const targetAt = campaignAt + 1 + bytes[campaignAt]!;
-  assert(targetAt <= length, `ad ${adId} is stored with impossible lengths`);
+/** Where an encoded ad lies in a buffer that may hold more. */
+export interface AdBytes {
+  readonly bytes: Buffer;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Reads an ad; the store reuses the buffer, so nothing of it may be kept. */
+export function decodeAd(adId: string, { bytes, start, end }: AdBytes): Ad {
+  assert(bytes[start] === VERSION, `ad ${adId} is stored in an unknown version ${bytes[start]}`);
+  const advertiserAt = start + STRINGS_AT + 1;
+  const campaignAt = advertiserAt + bytes[advertiserAt - 1]! + 1;
+  const targetAt = campaignAt + bytes[campaignAt - 1]!;
+  assert(targetAt <= end, `ad ${adId} is stored with impossible lengths`);
   return {
     adId,
-    advertiserId: bytes.latin1Slice(STRINGS_AT + 1, campaignAt),
-    campaignId: bytes.latin1Slice(campaignAt + 1, targetAt),
-    targetUrl: bytes.utf8Slice(targetAt, length),
-    passQuery: (bytes[1]! & PASS_QUERY) !== 0,
+    advertiserId: bytes.latin1Slice(advertiserAt, campaignAt - 1),
+    campaignId: bytes.latin1Slice(campaignAt, targetAt),
+    targetUrl: bytes.utf8Slice(targetAt, end),
+    passQuery: (bytes[start + 1]! & PASS_QUERY) !== 0,
   };
 }

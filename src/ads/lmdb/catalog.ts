@@ -9,6 +9,8 @@
  * C2 The version is read in a snapshot at least as old as any later look-up's, so an ad is never
  *    remembered under a version newer than itself.
  * C3 An import is one transaction: a process that dies in it leaves the catalog as it was.
+ * C5 A read-only catalog looks ads up in the map file of the same ads version when there is one, and in
+ *    LMDB when there is not (`ad-map.ts`).
  * C4 `activeKeys` returns the same array until something changed: callers compare by identity.
  */
 import { isId } from '../../event/click-event.ts';
@@ -16,11 +18,14 @@ import { type Clock, monotonicMs } from '../../platform/clock.ts';
 import { assert, LedgerError } from '../../platform/errors.ts';
 import type { Ad, AdCatalog, SigningKey } from '../port.ts';
 import { AdCache } from './ad-cache.ts';
+import { AdMap, writeAdMap } from './ad-map.ts';
 import { decodeAd, encodeAd } from './ad-value.ts';
 import { type CatalogDatabases, openEnvironment } from './environment.ts';
 
 const VERSION_CHECK_MS = 200;
 const VERSION_KEY = 'version';
+/** Raised by imports only: a new signing key leaves the map of the ads as it is. */
+const ADS_VERSION_KEY = 'ads_version';
 const VERSION_BYTES = 6;
 /** Two generations of this many ads, about 400 bytes each: 13 MB a process at the most. */
 const CACHED_ADS_PER_GENERATION = 16_384;
@@ -38,34 +43,42 @@ export interface LmdbCatalogOptions {
 
 export function openLmdbCatalog(options: LmdbCatalogOptions): AdCatalog {
   const databases = openEnvironment(options.dir, options.readOnly);
-  return new LmdbCatalog(databases, options.readOnly, options.clock ?? monotonicMs);
+  return new LmdbCatalog(databases, options);
 }
 
 class LmdbCatalog implements AdCatalog {
   readonly #db: CatalogDatabases;
+  readonly #dir: string;
   readonly #readOnly: boolean;
   readonly #clock: Clock;
   readonly #cache = new AdCache(CACHED_ADS_PER_GENERATION);
   #version = -1;
+  #map: AdMap | null = null;
+  #mapVersion = -1;
   #checkedAtMs = Number.NEGATIVE_INFINITY;
   #keys: readonly SigningKey[] | null = null;
   #activeKeys: readonly SigningKey[] | null = null;
 
-  constructor(db: CatalogDatabases, readOnly: boolean, clock: Clock) {
+  constructor(db: CatalogDatabases, { dir, readOnly, clock = monotonicMs }: LmdbCatalogOptions) {
     this.#db = db;
+    this.#dir = dir;
     this.#readOnly = readOnly;
     this.#clock = clock;
   }
 
   find(adId: string): Ad | null {
     this.#notice();
+    if (this.#map !== null) {
+      const mapped = this.#map.find(adId);
+      if (mapped !== undefined) return mapped;
+    }
     const cached = this.#cache.get(adId);
     if (cached !== undefined) return cached;
     // The key encoding keeps one byte a character: other text could alias another ad's id.
     if (!isId(adId)) return null;
     const bytes = this.#db.ads.getBinaryFast(adId);
     if (bytes === undefined) return null;
-    const ad = decodeAd(adId, bytes, bytes.length);
+    const ad = decodeAd(adId, { bytes: bytes, start: 0, end: bytes.length });
     this.#cache.set(ad);
     return ad;
   }
@@ -89,7 +102,7 @@ class LmdbCatalog implements AdCatalog {
     ads: Iterable<Ad>,
     onProgress?: (done: number) => void,
   ): Promise<{ added: number; changed: number; unchanged: number }> {
-    return this.#write(() => {
+    const result = this.#write(() => {
       const result = { added: 0, changed: 0, unchanged: 0 };
       let done = 0;
       for (const ad of ads) {
@@ -97,10 +110,19 @@ class LmdbCatalog implements AdCatalog {
         done += 1;
         if (done % PROGRESS_EVERY === 0) onProgress?.(done);
       }
-      if (result.added + result.changed > 0) this.#raiseVersion();
+      if (result.added + result.changed > 0) this.#raiseVersion(ADS_VERSION_KEY);
       onProgress?.(done);
       return result;
     });
+    this.#writeMap();
+    return result;
+  }
+
+  /** C5. Missing after a crash right before it: the next import writes it, LMDB answers until then. */
+  #writeMap(): void {
+    const version = this.#readVersion(ADS_VERSION_KEY);
+    if (version === 0 || AdMap.open(this.#dir, version) !== null) return;
+    writeAdMap(this.#dir, version, this.count(), this.#db.ads.getRange({ start: '' }));
   }
 
   #put(ad: Ad): 'added' | 'changed' | 'unchanged' {
@@ -109,7 +131,7 @@ class LmdbCatalog implements AdCatalog {
     const before = this.#db.ads.getBinaryFast(ad.adId);
     if (before !== undefined) {
       if (value.compare(before, 0, before.length) === 0) return 'unchanged';
-      const { advertiserId } = decodeAd(ad.adId, before, before.length);
+      const { advertiserId } = decodeAd(ad.adId, { bytes: before, start: 0, end: before.length });
       if (advertiserId !== ad.advertiserId) {
         this.#db.byAdvertiser.removeSync(advertiserKey(advertiserId, ad.adId));
       }
@@ -126,7 +148,7 @@ class LmdbCatalog implements AdCatalog {
     const after = { exclusiveStart: true, limit } as const;
     if (advertiserId === undefined) {
       return [...this.#db.ads.getRange({ start: afterAdId, ...after })].map(({ key, value }) =>
-        decodeAd(key, value, value.length),
+        decodeAd(key, { bytes: value, start: 0, end: value.length }),
       );
     }
     const start = advertiserKey(advertiserId, afterAdId);
@@ -161,6 +183,15 @@ class LmdbCatalog implements AdCatalog {
     this.#db.root.resetReadTxn();
     const version = this.#readVersion();
     if (version !== this.#version) this.#forget(version);
+    if (this.#readOnly) this.#noticeMap();
+  }
+
+  /** C5. Looks for the map of the ads as they are now; an import writes it a moment after its commit. */
+  #noticeMap(): void {
+    const version = this.#readVersion(ADS_VERSION_KEY);
+    if (version === this.#mapVersion) return;
+    this.#map = AdMap.open(this.#dir, version);
+    this.#mapVersion = this.#map === null ? -1 : version;
   }
 
   #forget(version: number): void {
@@ -170,14 +201,17 @@ class LmdbCatalog implements AdCatalog {
     this.#activeKeys = null;
   }
 
-  #readVersion(): number {
-    return this.#db.meta.getBinaryFast(VERSION_KEY)?.readUIntLE(0, VERSION_BYTES) ?? 0;
+  #readVersion(key = VERSION_KEY): number {
+    return this.#db.meta.getBinaryFast(key)?.readUIntLE(0, VERSION_BYTES) ?? 0;
   }
 
-  #raiseVersion(): void {
-    const next = Buffer.alloc(VERSION_BYTES);
-    next.writeUIntLE(this.#readVersion() + 1, 0, VERSION_BYTES);
-    this.#db.meta.putSync(VERSION_KEY, next);
+  /** Raises the version, and with it that of the ads when they have changed. */
+  #raiseVersion(also?: typeof ADS_VERSION_KEY): void {
+    for (const key of also === undefined ? [VERSION_KEY] : [VERSION_KEY, also]) {
+      const next = Buffer.alloc(VERSION_BYTES);
+      next.writeUIntLE(this.#readVersion(key) + 1, 0, VERSION_BYTES);
+      this.#db.meta.putSync(key, next);
+    }
   }
 
   #write<T>(action: () => T): T {
