@@ -107,10 +107,14 @@ export class Reconciler {
   reconcile(options: { untilMs?: number } = {}): Promise<HourResult[]> {
     return this.#exclusively(async () => {
       // Not at every look: settling writes out whatever the log holds, however little.
-      if (options.untilMs !== undefined || this.#isTimeUp()) await this.#options.settle();
+      if (options.untilMs !== undefined || (await this.#isTimeUp())) await this.#options.settle();
       const results: HourResult[] = [];
       try {
-        for (const hourMs of this.#changedHours()) results.push(await this.#recount(hourMs));
+        // Until none is left: an hour that gained an impression takes it from a later one, and both
+        // would bill it until the later one is recounted too.
+        for (let hours = this.#changedHours(); hours.length > 0; hours = this.#changedHours()) {
+          for (const hourMs of hours) results.push(await this.#recount(hourMs));
+        }
         for (;;) {
           const hourMs = this.#nextHour();
           if (hourMs === null || !(await this.#isDue(hourMs, options.untilMs))) break;
@@ -180,9 +184,21 @@ export class Reconciler {
   }
 
   /** Whether the clock allows the next hour to turn final; with an empty archive nobody can tell yet. */
-  #isTimeUp(): boolean {
+  async #isTimeUp(): Promise<boolean> {
     const hourMs = this.#nextHour();
-    return hourMs === null || this.#closedAtMs(hourMs) <= this.#options.clock();
+    return hourMs === null || (await this.#isDelayOver(hourMs));
+  }
+
+  /**
+   * Whether the delay of an hour is over, or did not matter before: an hour that was final once, with
+   * `--until`, is due at once when a `rebuild` that died has left it behind.
+   */
+  async #isDelayOver(hourMs: number): Promise<boolean> {
+    const closedAtMs = this.#closedAtMs(hourMs);
+    const nowMs = this.#options.clock();
+    if (closedAtMs <= nowMs) return true;
+    if (closedAtMs - this.#options.delayMs > nowMs) return false;
+    return (await readFinalRecord(this.#options.store, hourMs, 1)) !== null;
   }
 
   #closedAtMs(hourMs: number): number {
@@ -190,11 +206,8 @@ export class Reconciler {
   }
 
   async #isDue(hourMs: number, untilMs: number | undefined): Promise<boolean> {
-    const due =
-      untilMs === undefined
-        ? this.#closedAtMs(hourMs) <= this.#options.clock()
-        : hourMs + HOUR_MS <= untilMs;
-    if (!due) return false;
+    const isWanted = untilMs !== undefined && hourMs + HOUR_MS <= untilMs;
+    if (!isWanted && !(await this.#isDelayOver(hourMs))) return false;
     await this.#requireClosed(hourMs);
     return true;
   }

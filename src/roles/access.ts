@@ -14,7 +14,7 @@ import type { Config } from '../config/schema.ts';
 import { shiftedClock } from '../platform/clock.ts';
 import { createLogger } from '../platform/logger.ts';
 import { createLedgerAdmin } from './ledger-admin.ts';
-import { Ledger } from './ledger-parts.ts';
+import { Ledger, requireDataDir } from './ledger-parts.ts';
 
 export async function withCatalog<T>(
   config: Config,
@@ -44,6 +44,7 @@ export async function withLedger<T>(
 ): Promise<T> {
   const socket = dataPaths(config.dataDir).adminSocket;
   if (await isLedgerRunning(socket)) return use(connectAdmin(socket));
+  requireDataDir(config);
   const ledger = await Ledger.open({
     config,
     clock: shiftedClock(config.clockOffsetMs),

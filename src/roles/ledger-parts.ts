@@ -242,10 +242,11 @@ export class Ledger {
     await this.#stopLoops();
     if (!wasRunning) await this.counter.close();
     progress('dropping state and warehouse');
+    // The state goes first: left over from a process that died here, it would not write again the
+    // rows that it has settled, and the warehouse would miss them. Without it the log is counted anew.
+    rmSync(parts.paths.counterState, { recursive: true, force: true });
     await parts.warehouse.reset();
-    for (const dir of [parts.paths.counterState, parts.paths.recountIndex]) {
-      rmSync(dir, { recursive: true, force: true });
-    }
+    rmSync(parts.paths.recountIndex, { recursive: true, force: true });
     await this.#openDerived();
     progress('counting the log');
     await this.counter.catchUp();
@@ -363,7 +364,7 @@ function newReconciler(
   });
 }
 
-/** Refuses a data folder that was never set up, for commands that only read. */
+/** Refuses a data folder that was never set up: a command must not make one by a typing error. */
 export function requireDataDir(config: Config): void {
   if (existsSync(config.dataDir)) return;
   throw new LedgerError('no_data', `there is no data folder at ${config.dataDir}`, {

@@ -195,17 +195,29 @@ test(
   ROUND_MS,
 );
 
-/** Runs a command on the stopped product, killed after a random time, several times over. */
-async function killCommand(
-  args: readonly string[],
-  options: { world: World; random: Random; times: number; offsetMs: number },
-): Promise<void> {
-  const { world, random, times, offsetMs } = options;
+interface Killing {
+  readonly world: World;
+  readonly random: Random;
+  readonly offsetMs: number;
+}
+
+/**
+ * Runs a command on the stopped product and kills it: a random time after it has said one of these
+ * lines, or has ended. So every part of it is hit, on a machine of any speed.
+ */
+async function killCommand(args: readonly string[], lines: readonly string[], killing: Killing) {
+  const { world, random, offsetMs } = killing;
   const env = environment({ ...SETTINGS, CLICKLEDGER_CLOCK_OFFSET_MS: String(offsetMs) });
-  for (let time = 0; time < times; time++) {
+  for (let round = 0; round < ROUNDS; round++) {
+    const line = lines[round % lines.length]!;
     const command = startCommand([...args, '--data', world.product.dataDir], env);
-    // From before it has opened anything to after it is done, on a machine of any speed.
-    await Promise.race([command.exited, Bun.sleep(400 + random.below(2_000))]);
+    let said = '';
+    for await (const chunk of command.stderr) {
+      said += new TextDecoder().decode(chunk);
+      if (said.includes(line)) break;
+    }
+    expect(said).toContain(line);
+    await Promise.race([command.exited, Bun.sleep(random.below(250))]);
     command.kill('SIGKILL');
     await command.exited;
   }
@@ -214,7 +226,6 @@ async function killCommand(
 test(
   `reconcile and rebuild that are killed at any moment give the same numbers (CRASH_SEED=${SEED})`,
   async () => {
-    const random = new Random(SEED);
     const world = await newWorld();
     const { product } = world;
     await product.start();
@@ -228,8 +239,8 @@ test(
 
     const offsetMs = Math.round(offsetPast(untilMs));
     const until = ['reconcile', '--until', new Date(untilMs).toISOString()];
-    const killing = { world, random, times: ROUNDS, offsetMs };
-    await killCommand(until, killing);
+    const killing = { world, random: new Random(SEED), offsetMs };
+    await killCommand(until, ['archiving and counting'], killing);
     await product.start('--clock-offset', String(offsetMs));
     await product.do(...until);
     const final = await allMinuteRows(world, untilMs);
@@ -239,20 +250,38 @@ test(
       lost: 0,
       double: 0,
     });
-    const before = await completeAnswers(world, untilMs);
+
+    // A late click, so that there is a revision and a restatement to find again; and a live one.
+    await takeRecorded(product, untilMs - 1_000, 'late-for-the-hour');
+    await product.do(...until);
+    expect((await product.admin.status()).recentHours[0]).toMatchObject({ revision: 2 });
+    await takeRecorded(product, untilMs + 1_000, 'in-the-next-hour');
+    await awaitCounted(product);
+    const toMs = untilMs + HOUR_MS;
+    const before = await completeAnswers(world, toMs);
     expect(await product.stop()).toBe(0);
 
-    await killCommand(['rebuild'], killing);
+    const said = ['dropping state', 'counting the log', 'recounting', 'archiving'];
+    await killCommand(['rebuild'], said, killing);
     await product.start('--clock-offset', String(offsetMs));
     await eventually('what was final is final again', async () => {
       return (await product.admin.status()).finalUntilMs === untilMs;
     });
     await awaitCounted(product);
-    expect(await completeAnswers(world, untilMs)).toEqual(before);
+    expect(await completeAnswers(world, toMs)).toEqual(before);
     await expectVerified(product);
     await product.do('rebuild');
-    expect(await completeAnswers(world, untilMs)).toEqual(before);
+    expect(await completeAnswers(world, toMs)).toEqual(before);
     expect(await product.stop()).toBe(0);
   },
   ROUND_MS,
 );
+
+async function takeRecorded(product: Product, clickedAtMs: number, impressionId: string) {
+  const ad_id = DEMO_ADS[0]!.adId;
+  const record = { impression_id: impressionId, ad_id, clicked_at: clickedAtMs, country: 'DE' };
+  const rows = (async function* () {
+    yield { line: 1, record };
+  })();
+  return product.admin.ingest(rows, () => {});
+}

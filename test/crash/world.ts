@@ -4,10 +4,6 @@
  */
 import { importAds } from '../../src/ads/import.ts';
 import { createKey } from '../../src/ads/keys.ts';
-import { openFolderStore } from '../../src/archive/folder/store.ts';
-import { loadManifest } from '../../src/archive/manifest.ts';
-import type { ArchiveObject } from '../../src/archive/port.ts';
-import { dataPaths } from '../../src/config/paths.ts';
 import { configSchema } from '../../src/config/schema.ts';
 import { DEMO_ADS, demoAdsNdjson } from '../../src/demo/ads.ts';
 import { ConnectionLost, HttpConnection } from '../../src/demo/connection.ts';
@@ -246,9 +242,4 @@ export async function awaitCounted(
 /** Moves the clock far enough that the hour which ends at `hourEndMs` is over and closed. */
 export function offsetPast(hourEndMs: number): number {
   return hourEndMs + 5 * 60_000 + 1_000 - systemClock();
-}
-
-export async function archivedObjects(product: Product): Promise<ArchiveObject[]> {
-  const store = await openFolderStore({ dir: dataPaths(product.dataDir).archive });
-  return [...(await loadManifest(store)).objects()];
 }

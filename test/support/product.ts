@@ -215,13 +215,13 @@ export async function runCommand(
   return { code: await child.exited, stdout, stderr };
 }
 
-/** Starts a command that the test means to kill. */
-export function startCommand(args: readonly string[], env = environment()): Bun.Subprocess {
+/** Starts a command that the test means to kill; what it says on the way is in `stderr`. */
+export function startCommand(args: readonly string[], env = environment()) {
   return Bun.spawn([process.execPath, MAIN, ...args], {
     env,
     stdin: 'ignore',
     stdout: 'ignore',
-    stderr: 'ignore',
+    stderr: 'pipe',
     timeout: COMMAND_MS,
     killSignal: 'SIGKILL',
   });
