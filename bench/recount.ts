@@ -18,13 +18,19 @@ const DEVICES = ['desktop', 'mobile', 'tablet', 'other'] as const;
 /** Builds the manifest entry's object: bytes stored, checksum kept. */
 type AddObject = (hourMs: number, firstOffset: number, rows: ArchivedClick[]) => Promise<void>;
 
+/** The part of the hour, from 0 to 1, that an object's clicks lie in. */
+interface Share {
+  readonly from: number;
+  readonly width: number;
+}
+
 function* clicks(
   hourMs: number,
   firstOffset: number,
   count: number,
-  seed: number,
+  share: Share,
 ): Iterable<ArchivedClick> {
-  const next = random(seed);
+  const next = random(firstOffset + 1);
   for (let i = 0; i < count; i++) {
     const ad = next() < 0.3 ? 0 : Math.floor(next() * 1_000);
     yield {
@@ -32,7 +38,8 @@ function* clicks(
       adId: adId(ad),
       advertiserId: `advertiser-${ad % 100}`,
       campaignId: `campaign-${ad % 300}`,
-      clickedAtMs: hourMs + Math.floor(next() * HOUR_MS),
+      // Nearly in the order of time, as a log is.
+      clickedAtMs: hourMs + Math.floor((share.from + (i / count) * share.width) * HOUR_MS),
       country: COUNTRIES[Math.floor(next() * COUNTRIES.length)]!,
       device: DEVICES[Math.floor(next() * DEVICES.length)]!,
       class: 'click',
@@ -71,7 +78,9 @@ export async function benchRecount(records: number): Promise<void> {
     ] as const) {
       for (let done = 0; done < count; done += OBJECT_ROWS) {
         const rows = Math.min(OBJECT_ROWS, count - done);
-        await add(startMs, offset, [...clicks(startMs, offset, rows, offset + 1)]);
+        await add(startMs, offset, [
+          ...clicks(startMs, offset, rows, { from: done / count, width: rows / count }),
+        ]);
         offset += rows;
       }
     }
