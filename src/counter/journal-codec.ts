@@ -136,7 +136,10 @@ export function encodeRows(rows: Iterable<OpenRow>): Buffer[] {
   return parts;
 }
 
-export function readRows(part: Buffer, visit: (row: OpenRow) => void): void {
+/** A row as the journal keeps it. */
+export type KeptRow = Omit<OpenRow, 'isChanged'>;
+
+export function readRows(part: Buffer, visit: (row: KeptRow) => void): void {
   let at = 1;
   while (at < part.length) {
     const keyLength = part.readUInt16LE(at + 8);

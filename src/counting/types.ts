@@ -42,6 +42,8 @@ export interface OpenRow {
   readonly rowKey: string;
   /** The full count. */
   clicks: number;
+  /** Whether it waits to be handed over as changed. */
+  isChanged: boolean;
 }
 
 export interface CountingOptions {

@@ -20,7 +20,7 @@ export class Windows {
   /** shard → minute → row key → row. */
   readonly #shards = new Map<number, Map<number, Map<string, OpenRow>>>();
   readonly #byId = new Map<number, OpenRow>();
-  #changed = new Set<OpenRow>();
+  #changed: OpenRow[] = [];
   #nextId = 1;
   /** The minute looked up last: consecutive records mostly share it. */
   #lastShard = -1;
@@ -39,7 +39,7 @@ export class Windows {
     }
     let row = this.#lastRows.get(rowKey);
     if (row === undefined) {
-      row = { id: this.#nextId++, shard, minuteMs, rowKey, clicks: 0 };
+      row = { id: this.#nextId++, shard, minuteMs, rowKey, clicks: 0, isChanged: false };
       this.#lastRows.set(rowKey, row);
       this.#byId.set(row.id % ID_MODULUS, row);
     }
@@ -66,25 +66,28 @@ export class Windows {
 
   add(row: OpenRow, delta: 1 | -1): void {
     row.clicks += delta;
-    this.#changed.add(row);
+    // A mark on the row: asking a set for every click costs more than counting it.
+    if (row.isChanged) return;
+    row.isChanged = true;
+    this.#changed.push(row);
   }
 
   /** Hands over the rows changed since the last call. */
   takeChanged(): OpenRow[] {
-    if (this.#changed.size === 0) return [];
-    const rows = [...this.#changed];
-    this.#changed = new Set();
+    const rows = this.#changed;
+    this.#changed = [];
+    for (const row of rows) row.isChanged = false;
     return rows;
   }
 
   /** Puts a row back as it was, for a state that is being loaded. */
-  restore(row: OpenRow): void {
+  restore(row: Readonly<Omit<OpenRow, 'isChanged'>>): void {
     const known = this.byId(row.id);
     if (known !== undefined) {
       known.clicks = row.clicks;
       return;
     }
-    const copy = { ...row };
+    const copy = { ...row, isChanged: false };
     this.#minute(row.shard, row.minuteMs).set(row.rowKey, copy);
     this.#byId.set(row.id % ID_MODULUS, copy);
     this.#nextId = Math.max(this.#nextId, row.id + 1);

@@ -9,10 +9,10 @@ import { Counting } from '../counting/counting.ts';
 import { ImpressionHash } from '../counting/impression-hash.ts';
 import type { CountingRecord, OpenRow } from '../counting/types.ts';
 import { MINUTE_MS } from '../counting/windows.ts';
-import type { Device } from '../event/click-event.ts';
-import { decodeRowKey, encodeRowKey, type RowKey } from '../event/codec.ts';
+import { decodeRowKey, type RowKey } from '../event/codec.ts';
 import { assert } from '../platform/errors.ts';
 import type { FinalRow } from '../warehouse/port.ts';
+import { type RowKeyFields, RowKeys } from './row-keys.ts';
 
 /** A batch of archived records, by column; times in ms UTC. */
 export interface RecountColumns {
@@ -69,6 +69,14 @@ const MINUTES = 60;
 export class Recount {
   readonly #counting = new Counting(RECOUNT_OPTIONS);
   readonly #hash = new ImpressionHash();
+  readonly #rowKeys = new RowKeys();
+  readonly #fields: RowKeyFields = {
+    advertiserId: '',
+    campaignId: '',
+    adId: '',
+    country: '',
+    device: '',
+  };
   readonly #record: CountingRecord = {
     partition: 0,
     offset: 0,
@@ -96,13 +104,13 @@ export class Recount {
       record.offset = columns.offset[i]!;
       record.clickedAtMs = columns.clicked_at[i]!;
       record.billable = columns.class[i] === 'click';
-      record.rowKey = encodeRowKey({
-        advertiserId: columns.advertiser_id[i]!,
-        campaignId: columns.campaign_id[i]!,
-        adId: columns.ad_id[i]!,
-        country: columns.country[i]!,
-        device: columns.device[i] as Device,
-      });
+      const fields = this.#fields;
+      fields.advertiserId = columns.advertiser_id[i]!;
+      fields.campaignId = columns.campaign_id[i]!;
+      fields.adId = columns.ad_id[i]!;
+      fields.country = columns.country[i]!;
+      fields.device = columns.device[i]!;
+      record.rowKey = this.#rowKeys.of(fields);
       this.#tally();
     }
   }
