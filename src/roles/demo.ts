@@ -51,7 +51,9 @@ export async function runDemo(options: DemoOptions): Promise<boolean> {
   const dataDir = mkdtempSync(join(tmpdir(), 'clickledger-demo-'));
   // The demo's late clicks are meant to make live differ from final: no alarm about that.
   const reconcile = { ...options.config.reconcile, driftAlert: 1 };
-  const config: Config = { ...options.config, dataDir, reconcile, logLevel: 'error' };
+  // The demo plays the proxy that tells where its visitors come from.
+  const click = { ...options.config.click, trustedProxies: 1 };
+  const config: Config = { ...options.config, dataDir, click, reconcile, logLevel: 'error' };
   try {
     return await new Demo({ ...options, config }).run();
   } finally {
