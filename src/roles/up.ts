@@ -8,6 +8,7 @@
  * U4 A worker whose supervisor is gone stops by itself: its standard input ends.
  */
 import { mkdirSync } from 'node:fs';
+import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { ensureFirstKey } from '../ads/keys.ts';
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
@@ -26,8 +27,13 @@ const SETTLED_MS = 10_000;
 const STOP_GRACE_MS = 30_000;
 const MAIN = join(import.meta.dir, '..', 'main.ts');
 
+/** Where both want a core, redirects come first: the ledger can be late by seconds, a redirect cannot. */
+const LEDGER_NICENESS = 10;
+
 interface ChildSpec {
   readonly name: string;
+  /** 0 is usual; more gives way to others. */
+  readonly niceness: number;
   readonly args: readonly string[];
 }
 
@@ -51,6 +57,7 @@ class Child {
       stdout: 'inherit',
       stderr: 'inherit',
     });
+    this.#giveWay(this.#process.pid);
     void this.#process.exited.then((code) => {
       if (this.#stopping) return;
       const ranMs = monotonicMs() - startedMs;
@@ -60,6 +67,16 @@ class Child {
       this.#logger.error({ child: name, code, restartInMs: this.#backoffMs }, `${name} has ended`);
       this.#timer = setTimeout(() => this.start(), this.#backoffMs);
     });
+  }
+
+  /** Right after the start, so that the threads which come later inherit it. */
+  #giveWay(pid: number): void {
+    if (this.spec.niceness === 0) return;
+    try {
+      setPriority(pid, this.spec.niceness);
+    } catch (error) {
+      this.#logger.warn({ child: this.spec.name, err: error }, 'its priority cannot be lowered');
+    }
   }
 
   get pid(): number | undefined {
@@ -92,14 +109,15 @@ export async function runUp(
   await requireFreePorts(config);
   await createFirstKey(config, print);
   const configJson = JSON.stringify(config);
-  const role = (name: string, ...args: string[]): ChildSpec => ({
+  const role = (niceness: number, name: string, ...args: string[]): ChildSpec => ({
     name: [name, ...args].join('-'),
+    niceness,
     args: ['run-role', name, ...args, '--config-json', configJson],
   });
-  const ledger = new Child(role('ledger'), logger);
+  const ledger = new Child(role(LEDGER_NICENESS, 'ledger'), logger);
   const workers = Array.from(
     { length: config.click.workers },
-    (_, index) => new Child(role('click', String(index)), logger),
+    (_, index) => new Child(role(0, 'click', String(index)), logger),
   );
   for (const child of [...workers, ledger]) child.start();
   for (const child of [...workers, ledger])
