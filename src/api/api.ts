@@ -24,6 +24,7 @@ import { answerHours, answerRestatements } from './history.ts';
 import { answerMetrics, type MetricsAnswer } from './metrics.ts';
 import { metricsCsv, metricsHeaders, metricsJson } from './metrics-format.ts';
 import { metricsRequestParser } from './metrics-request.ts';
+import type { ApiFeature } from './operation.ts';
 import { rawParameters } from './parameters.ts';
 import { type ErrorLog, Problem } from './problem.ts';
 
@@ -42,6 +43,8 @@ export interface ApiDeps {
     ready(): Promise<Response> | Response;
     metrics(): Promise<Response> | Response;
   };
+  /** Parts with routes of their own, beside those below. */
+  readonly features?: readonly ApiFeature[];
   readonly log: ErrorLog;
 }
 
@@ -81,6 +84,7 @@ export function createApi(deps: ApiDeps): Api {
   app.get('/v1/hours', (c) => answerHours(deps, c));
   app.get('/v1/restatements', (c) => answerRestatements(deps, c));
   addAdminRoutes(app, deps);
+  for (const feature of deps.features ?? []) feature.add(app);
   return { fetch: async (req) => app.fetch(req) };
 }
 

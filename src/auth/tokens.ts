@@ -8,13 +8,12 @@
  * T2 Every check reads the row, so a revocation in another process holds from the next request on.
  * T3 Which token failed, and why, is not told apart: unknown, revoked, expired and wrong look alike.
  */
-import { Database, SQLiteError } from 'bun:sqlite';
+import { type Database, SQLiteError } from 'bun:sqlite';
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { isId } from '../event/click-event.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
+import { openSqlite } from '../platform/sqlite.ts';
 
 export type TokenScope =
   | { readonly scope: 'read'; readonly advertiserId: string }
@@ -52,7 +51,6 @@ const TOKEN_PATTERN = /^clk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}$/;
 const ID_BYTES = 6;
 const SECRET_BYTES = 32;
 const NAME_MAX = 200;
-const BUSY_TIMEOUT_MS = 5_000;
 const LAST_USED_STEP_MS = 60_000;
 
 const SCHEMA = `
@@ -74,29 +72,14 @@ const COLUMNS = `id, name, scope, advertiser_id AS advertiserId, created_at_ms A
 type TokenRow = TokenInfo & { readonly hash: Uint8Array };
 
 export function openTokenStore(options: { path: string; clock: Clock }): TokenStore {
-  return new SqliteTokenStore(openDatabase(options.path), options.clock);
-}
-
-function openDatabase(path: string): Database {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  // SQLite gives its side files the mode of the main one, so that must be right before it starts.
-  closeSync(openSync(path, 'a', 0o600));
-  chmodSync(path, 0o600);
-  const db = new Database(path, { strict: true });
-  try {
-    db.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
-    db.run('PRAGMA journal_mode = WAL');
-    // A created token was shown to somebody and a revocation was promised: both must survive power loss.
-    db.run('PRAGMA synchronous = FULL');
-    db.run(SCHEMA);
-    return db;
-  } catch (cause) {
-    db.close();
-    throw new LedgerError('tokens_unreadable', `the API tokens in ${path}: ${String(cause)}`, {
-      hint: 'Restore the file from a backup; or move it away and create new tokens.',
-      cause,
-    });
-  }
+  const db = openSqlite({
+    path: options.path,
+    schema: SCHEMA,
+    what: 'the API tokens',
+    code: 'tokens_unreadable',
+    hint: 'Restore the file from a backup; or move it away and create new tokens.',
+  });
+  return new SqliteTokenStore(db, options.clock);
 }
 
 class SqliteTokenStore implements TokenStore {

@@ -1,17 +1,13 @@
 /** The ledger process: counter, archiver, reconciler, API and admin socket around one warehouse. */
 import { chmodSync, rmSync } from 'node:fs';
-import { importAds } from '../ads/import.ts';
-import type { AdCatalog } from '../ads/port.ts';
-import type { ImportAds } from '../api/admin-routes.ts';
 import { createAdminSocketApp } from '../api/admin-socket.ts';
-import { createApi } from '../api/api.ts';
 import { openTokenStore } from '../auth/tokens.ts';
 import { openGeo } from '../click/geo.ts';
 import type { Config } from '../config/schema.ts';
 import { shiftedClock } from '../platform/clock.ts';
-import { LedgerError } from '../platform/errors.ts';
 import { createLogger } from '../platform/logger.ts';
 import { createLedgerAdmin } from './ledger-admin.ts';
+import { adsImporter, createLedgerApi } from './ledger-api.ts';
 import { createLedgerMetrics } from './ledger-metrics.ts';
 import { Ledger } from './ledger-parts.ts';
 import { listen } from './listen.ts';
@@ -40,24 +36,7 @@ export async function runLedger(config: Config, stop: AbortSignal): Promise<void
   const tokens = openTokenStore({ path: parts.paths.control, clock });
   const admin = createLedgerAdmin(ledger, await openGeo());
   const log = (error: unknown, message: string): void => logger.error({ err: error }, message);
-  const api = createApi({
-    config: config.api,
-    tokens,
-    admin,
-    importAds: adsImporter(parts.catalog),
-    warehouse: parts.warehouse,
-    finalUntilMs: () => ledger.reconciler.finalUntilMs,
-    asOfMs: () => ledger.counter.asOfMs,
-    log,
-    ops: {
-      health: () => new Response('ok\n'),
-      ready: () => readiness(ledger),
-      metrics: async () =>
-        new Response(await metrics.registry.metrics(), {
-          headers: { 'Content-Type': metrics.registry.contentType },
-        }),
-    },
-  });
+  const api = createLedgerApi({ ledger, tokens, admin, metrics, logger });
   const server = listen('api', config.api.port, () =>
     Bun.serve({
       port: config.api.port,
@@ -86,28 +65,4 @@ export async function runLedger(config: Config, stop: AbortSignal): Promise<void
   await ledger.close();
   tokens.close();
   logger.info('stopped');
-}
-
-function adsImporter(catalog: AdCatalog): ImportAds {
-  return async (source, { format }, progress) => {
-    const result = await importAds(source, catalog, {
-      ...(format === undefined ? {} : { format }),
-      onProgress: ({ phase, done }) => progress(`${phase} ads`, done),
-    });
-    if (result.ok) return result;
-    const lines = result.problems.map(({ line, reason }) => `line ${line}: ${reason}`);
-    throw new LedgerError(
-      'import_invalid',
-      `${result.problemCount} of ${result.rows} rows are wrong; nothing was imported`,
-      { hint: lines.join('; ') },
-    );
-  };
-}
-
-/** Ready when live numbers are kept up to date; says what it waits for otherwise. */
-function readiness(ledger: Ledger): Response {
-  const { counter } = ledger;
-  const problem = ledger.counterProblem ?? counter.lastUpsertError;
-  if (problem !== null) return new Response(`${problem.message}\n`, { status: 503 });
-  return new Response('ready\n');
 }

@@ -75,8 +75,21 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/log/port.ts',
     'type:src/api/admin-port.ts',
   ],
+  // Verdicts are archived like clicks are: what they changed can be derived again.
+  'src/verdicts': [...COMMON, 'src/archive', 'src/counting/impression-hash.ts'],
+  'src/disputes': COMMON,
+  'src/statements': [...COMMON, 'src/archive', 'src/warehouse'],
+  'src/webhooks': [...COMMON, ...SETTINGS, 'type:src/warehouse/port.ts'],
+  'src/telemetry': [...COMMON, ...SETTINGS],
   // Reads the archive, never the log or the counter: two ways to the same number.
-  'src/reconcile': [...COMMON, ...SETTINGS, 'src/archive', 'src/counting', 'src/warehouse/port.ts'],
+  'src/reconcile': [
+    ...COMMON,
+    ...SETTINGS,
+    'src/archive',
+    'src/counting',
+    'src/verdicts',
+    'src/warehouse/port.ts',
+  ],
   // Answers out of the warehouse. What else the ledger does reaches it through its own admin port.
   'src/api': [
     ...COMMON,
@@ -85,7 +98,12 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/config/suggest.ts',
     'src/console',
     'src/warehouse',
-    'type:src/reconcile/verify.ts',
+    'type:src/ads/port.ts',
+    'type:src/disputes',
+    'type:src/reconcile',
+    'type:src/statements',
+    'type:src/verdicts',
+    'type:src/webhooks',
   ],
   // Browser code: what it knows of the API are the types.
   'src/console': [...COMMON, 'type:src/api'],

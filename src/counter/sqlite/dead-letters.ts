@@ -1,9 +1,7 @@
 /** Dead letters in one SQLite file. The primary key is the log position: a replay stores nothing twice. */
-import { Database } from 'bun:sqlite';
-import { mkdirSync } from 'node:fs';
-import { dirname } from 'node:path';
 import type { DeadLetterReason } from '../../event/click-event.ts';
 import { LedgerError } from '../../platform/errors.ts';
+import { openSqlite } from '../../platform/sqlite.ts';
 import type { DeadLetter, DeadLetterStore, StoredDeadLetter } from '../port.ts';
 
 interface LetterRow {
@@ -16,9 +14,6 @@ interface LetterRow {
 }
 
 const SCHEMA = `
-  PRAGMA journal_mode = WAL;
-  PRAGMA synchronous = FULL;
-  PRAGMA busy_timeout = 5000;
   CREATE TABLE IF NOT EXISTS dead_letters (
     partition INTEGER NOT NULL,
     offset INTEGER NOT NULL,
@@ -30,9 +25,13 @@ const SCHEMA = `
   ) WITHOUT ROWID`;
 
 export function openDeadLetters(path: string): DeadLetterStore {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  const db = new Database(path, { create: true });
-  db.exec(SCHEMA);
+  const db = openSqlite({
+    path,
+    schema: SCHEMA,
+    what: 'the dead letters',
+    code: 'dead_letters_unreadable',
+    hint: 'Restore the file from a backup; or move it away: the archive has the records, under archive/dead.',
+  });
   const insert = db.prepare(
     'INSERT OR IGNORE INTO dead_letters (partition, offset, appended_at, reason, bytes) VALUES (?, ?, ?, ?, ?)',
   );
