@@ -6,7 +6,8 @@
  * S2 The journal is kept short by compaction: some sections of the claim table are written with each
  *    commit until all are, then all open rows; then everything before that began is dropped.
  */
-import { type Claim, SECTIONS } from '../counting/claims.ts';
+import type { Claim } from '../counting/claim-words.ts';
+import { SECTIONS } from '../counting/claims.ts';
 import type { Counting } from '../counting/counting.ts';
 import { type OpenRow, OUTCOMES, type Outcome } from '../counting/types.ts';
 import { CounterJournal } from './journal.ts';

@@ -70,7 +70,6 @@ export class Counter {
   /** Wall clock before the last look that found every partition fully read. */
   #readUntilMs = 0;
   #asOfMs = 0;
-  #commits = 0;
   #committed: LogPosition = new Map();
   failure: Error | null = null;
   lastUpsertError: Error | null = null;
@@ -229,7 +228,6 @@ export class Counter {
       await state.commit(changed); // 2
       for (const row of changed) this.#hold(state, row);
       this.#sinceCommit = 0;
-      this.#commits++;
     }
     this.#committed = new Map(state.positions);
     if (this.#held.size === 0 && this.#upserting === null) {
@@ -281,10 +279,6 @@ export class Counter {
 
   get heldRows(): number {
     return this.#held.size;
-  }
-
-  get commits(): number {
-    return this.#commits;
   }
 
   /** Records by outcome since the beginning of the log. */

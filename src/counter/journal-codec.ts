@@ -9,17 +9,21 @@
  * Parts count only once their seal has been read: a commit is applied whole or not at all.
  */
 import { z } from 'zod';
-import type { Claim } from '../counting/claims.ts';
+import {
+  CLAIM_WORDS,
+  type Claim,
+  emptyClaim,
+  readClaim,
+  writeClaim,
+} from '../counting/claim-words.ts';
 import type { OpenRow } from '../counting/types.ts';
 
 export const KIND_CLAIMS = 1;
 export const KIND_ROWS = 2;
 export const KIND_SEAL = 3;
 
-export const CLAIM_WORDS = 7;
 const CLAIM_BYTES = CLAIM_WORDS * 4;
 const ROW_FIXED_BYTES = 22;
-const TWO_32 = 0x1_0000_0000;
 /** A part stays well below the log's frame limit. */
 const MAX_PART_BYTES = 4 * 1024 * 1024;
 
@@ -58,14 +62,7 @@ export class ClaimBuffer {
       larger.set(this.#words);
       this.#words = larger;
     }
-    const words = this.#words;
-    words[at] = claim.hash0;
-    words[at + 1] = claim.hash1;
-    words[at + 2] = claim.hash2;
-    words[at + 3] = claim.clickedAtMs;
-    words[at + 4] = ((claim.partition << 16) | Math.floor(claim.clickedAtMs / TWO_32)) >>> 0;
-    words[at + 5] = claim.offsetLow;
-    words[at + 6] = claim.rowId;
+    writeClaim(this.#words, at, claim);
     this.count++;
   }
 
@@ -90,24 +87,9 @@ export function readClaims(part: Buffer, visit: (claim: Readonly<Claim>) => void
   // A copy, since the words need not be aligned inside the log's frame.
   const bytes = new Uint8Array(part.subarray(1));
   const words = new Uint32Array(bytes.buffer, 0, bytes.length / 4);
-  const claim = {
-    hash0: 0,
-    hash1: 0,
-    hash2: 0,
-    clickedAtMs: 0,
-    partition: 0,
-    offsetLow: 0,
-    rowId: 0,
-  };
+  const claim = emptyClaim();
   for (let at = 0; at < words.length; at += CLAIM_WORDS) {
-    const high = words[at + 4]!;
-    claim.hash0 = words[at]!;
-    claim.hash1 = words[at + 1]!;
-    claim.hash2 = words[at + 2]!;
-    claim.clickedAtMs = words[at + 3]! + (high & 0xffff) * TWO_32;
-    claim.partition = high >>> 16;
-    claim.offsetLow = words[at + 5]!;
-    claim.rowId = words[at + 6]!;
+    readClaim(words, at, claim);
     visit(claim);
   }
 }

@@ -2,7 +2,7 @@
  * Turns the log's bytes into the records that counting takes, and sets aside what cannot be counted.
  */
 import { ImpressionHash } from '../counting/impression-hash.ts';
-import type { CountingRecord } from '../counting/types.ts';
+import { emptyRecord } from '../counting/types.ts';
 import { CLICK_CLASSES, clickedAtProblem, type DeadLetterReason } from '../event/click-event.ts';
 import { EVENT_VERSION, EventView } from '../event/codec.ts';
 import type { RecordBatch } from '../log/port.ts';
@@ -10,17 +10,7 @@ import type { RecordBatch } from '../log/port.ts';
 const CLICK = CLICK_CLASSES.indexOf('click');
 
 export class RecordSource {
-  readonly record: CountingRecord = {
-    partition: 0,
-    offset: 0,
-    shard: 0,
-    clickedAtMs: 0,
-    billable: false,
-    hash0: 0,
-    hash1: 0,
-    hash2: 0,
-    rowKey: '',
-  };
+  readonly record = emptyRecord();
   readonly #view = new EventView();
   readonly #hash = new ImpressionHash();
   readonly #maxSkewMs: number;

@@ -11,30 +11,26 @@
  * C2 An entry is never moved while its slot number is in use: callers do not keep slots across
  *    an insert.
  */
+import {
+  type Claim,
+  clickedAtOf,
+  emptyClaim,
+  isClaim,
+  readClaim,
+  CLAIM_WORDS as WORDS,
+  writeClaim,
+  writeClaimed,
+} from './claim-words.ts';
+
 const SECTION_BITS = 10;
 export const SECTIONS = 1 << SECTION_BITS;
-const WORDS = 7;
 const INITIAL_SLOTS = 64;
 const MAX_LOAD = 0.75;
 
-/** Words of an entry: hash0, hash1, hash2, time low, time high 16 | partition 16, offset low, row. */
 class Section {
   slots = INITIAL_SLOTS;
-  /** An entry's time is never 0, so an all-zero `time` marks an empty slot. */
   words = new Uint32Array(INITIAL_SLOTS * WORDS);
   used = 0;
-}
-
-export interface Claim {
-  hash0: number;
-  hash1: number;
-  hash2: number;
-  clickedAtMs: number;
-  partition: number;
-  /** Low 32 bits of the offset: enough to order records of one partition inside a window. */
-  offsetLow: number;
-  /** The row that counts it. */
-  rowId: number;
 }
 
 /**
@@ -45,6 +41,8 @@ export type KeepAfter = (partition: number) => number;
 
 const keepAll: KeepAfter = () => Number.NEGATIVE_INFINITY;
 const TWO_32 = 0x1_0000_0000;
+/** Row ids begin at 1. */
+const NO_ROW = 0;
 
 export class ClaimTable {
   readonly #sections = Array.from({ length: SECTIONS }, () => new Section());
@@ -69,7 +67,7 @@ export class ClaimTable {
     let slot = homeSlot(hash0, section.slots);
     for (;;) {
       const at = slot * WORDS;
-      if (words[at + 3] === 0 && words[at + 4] === 0) break;
+      if (!isClaim(words, at)) break;
       if (words[at] === hash0 && words[at + 1] === hash1 && words[at + 2] === hash2) {
         this.#slot = slot;
         return true;
@@ -81,9 +79,7 @@ export class ClaimTable {
   }
 
   get foundClickedAtMs(): number {
-    const words = this.#sections[this.#section]!.words;
-    const at = this.#slot * WORDS;
-    return words[at + 3]! + (words[at + 4]! & 0xffff) * TWO_32;
+    return clickedAtOf(this.#sections[this.#section]!.words, this.#slot * WORDS);
   }
 
   get foundPartition(): number {
@@ -98,25 +94,20 @@ export class ClaimTable {
     return this.#sections[this.#section]!.words[this.#slot * WORDS + 6]!;
   }
 
-  /** Replaces what `find` found. */
-  replaceFound(clickedAtMs: number, partition: number, offset: number, rowId: number): void {
-    const words = this.#sections[this.#section]!.words;
-    const at = this.#slot * WORDS;
-    words[at + 3] = clickedAtMs;
-    words[at + 4] = ((partition << 16) | Math.floor(clickedAtMs / TWO_32)) >>> 0;
-    words[at + 5] = offset;
-    words[at + 6] = rowId;
+  /** Replaces what `find` found; the impression is the same. */
+  replaceFound(claim: Readonly<Claim>): void {
+    writeClaimed(this.#sections[this.#section]!.words, this.#slot * WORDS, claim);
+  }
+
+  /** What `find` found is counted by no row any more; it stays claimed. */
+  unassignFound(): void {
+    this.#sections[this.#section]!.words[this.#slot * WORDS + 6] = NO_ROW;
   }
 
   /** Adds the impression that `find` has just not found. Call `needsRoom` before. */
   addMissing(claim: Readonly<Claim>): void {
     const section = this.#sections[this.#section]!;
-    const words = section.words;
-    const at = this.#slot * WORDS;
-    words[at] = claim.hash0;
-    words[at + 1] = claim.hash1;
-    words[at + 2] = claim.hash2;
-    this.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
+    writeClaim(section.words, this.#slot * WORDS, claim);
     section.used++;
     this.size++;
     if (section.used > section.slots * MAX_LOAD) this.#full.push(this.#section);
@@ -159,17 +150,15 @@ export class ClaimTable {
     let partition = -1;
     let afterMs = 0;
     for (let from = 0; from < old.length; from += WORDS) {
-      const low = old[from + 3]!;
-      const high = old[from + 4]!;
-      if (low === 0 && high === 0) continue;
-      if (high >>> 16 !== partition) {
-        partition = high >>> 16;
+      if (!isClaim(old, from)) continue;
+      const own = old[from + 4]! >>> 16;
+      if (own !== partition) {
+        partition = own;
         afterMs = keepAfterMs(partition);
       }
-      if (low + (high & 0xffff) * TWO_32 <= afterMs) continue;
+      if (clickedAtOf(old, from) <= afterMs) continue;
       let slot = homeSlot(old[from]!, slots);
-      while (words[slot * WORDS + 3] !== 0 || words[slot * WORDS + 4] !== 0)
-        slot = (slot + 1) & mask;
+      while (isClaim(words, slot * WORDS)) slot = (slot + 1) & mask;
       for (let word = 0; word < WORDS; word++) words[slot * WORDS + word] = old[from + word]!;
       used++;
     }
@@ -187,25 +176,10 @@ export class ClaimTable {
   /** The same for one of the `SECTIONS` sections. */
   forEachOf(index: number, visit: (claim: Readonly<Claim>) => void): void {
     const { words } = this.#sections[index]!;
-    const claim: Claim = {
-      hash0: 0,
-      hash1: 0,
-      hash2: 0,
-      clickedAtMs: 0,
-      partition: 0,
-      offsetLow: 0,
-      rowId: 0,
-    };
+    const claim = emptyClaim();
     for (let at = 0; at < words.length; at += WORDS) {
-      const high = words[at + 4]!;
-      if (words[at + 3] === 0 && high === 0) continue;
-      claim.hash0 = words[at]!;
-      claim.hash1 = words[at + 1]!;
-      claim.hash2 = words[at + 2]!;
-      claim.clickedAtMs = words[at + 3]! + (high & 0xffff) * TWO_32;
-      claim.partition = high >>> 16;
-      claim.offsetLow = words[at + 5]!;
-      claim.rowId = words[at + 6]!;
+      if (!isClaim(words, at)) continue;
+      readClaim(words, at, claim);
       visit(claim);
     }
   }
@@ -216,14 +190,13 @@ function countKept(words: Uint32Array, keepAfterMs: KeepAfter): number {
   let partition = -1;
   let afterMs = 0;
   for (let at = 0; at < words.length; at += WORDS) {
-    const low = words[at + 3]!;
-    const high = words[at + 4]!;
-    if (low === 0 && high === 0) continue;
-    if (high >>> 16 !== partition) {
-      partition = high >>> 16;
+    if (!isClaim(words, at)) continue;
+    const own = words[at + 4]! >>> 16;
+    if (own !== partition) {
+      partition = own;
       afterMs = keepAfterMs(partition);
     }
-    if (low + (high & 0xffff) * TWO_32 > afterMs) kept++;
+    if (clickedAtOf(words, at) > afterMs) kept++;
   }
   return kept;
 }

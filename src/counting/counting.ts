@@ -15,8 +15,9 @@
  * K4 Every record gets exactly one outcome. When a record takes a counted one's place, the other
  *    becomes the duplicate: the totals by outcome do not depend on order either.
  */
-import { type Claim, ClaimTable } from './claims.ts';
-import type { CountingOptions, CountingRecord, OpenRow, Outcome } from './types.ts';
+import { type Claim, emptyClaim } from './claim-words.ts';
+import { ClaimTable } from './claims.ts';
+import type { CountingOptions, CountingRecord, Outcome } from './types.ts';
 import { Watermarks } from './watermark.ts';
 import { MINUTE_MS, minuteOf, Windows } from './windows.ts';
 
@@ -33,15 +34,7 @@ export class Counting {
   /** Called for every claim made or moved, so that the owner can keep it; the object is reused. */
   onClaim: ((claim: Readonly<Claim>) => void) | undefined;
   #forgetAbove: number;
-  readonly #claim: Claim = {
-    hash0: 0,
-    hash1: 0,
-    hash2: 0,
-    clickedAtMs: 0,
-    partition: 0,
-    offsetLow: 0,
-    rowId: 0,
-  };
+  readonly #claim = emptyClaim();
 
   constructor(options: CountingOptions) {
     this.options = options;
@@ -109,7 +102,7 @@ export class Counting {
     claim.offsetLow = record.offset >>> 0;
     claim.rowId = row.id;
     if (replace) {
-      this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
+      this.claims.replaceFound(claim);
     } else {
       this.#insert(claim);
       if (this.claims.size > this.#forgetAbove) this.#forgetOldest();
@@ -123,7 +116,7 @@ export class Counting {
    */
   restoreClaim(claim: Readonly<Claim>): void {
     if (this.claims.find(claim.hash0, claim.hash1, claim.hash2)) {
-      this.claims.replaceFound(claim.clickedAtMs, claim.partition, claim.offsetLow, claim.rowId);
+      this.claims.replaceFound(claim);
     } else {
       this.#insert(claim);
     }
@@ -177,10 +170,5 @@ export class Counting {
     let bucket = AGE_BUCKETS;
     for (let found = 0; bucket > 1 && found < count; ) found += buckets[--bucket]!;
     return newest + bucket * widthMs;
-  }
-
-  /** Takes back a counted click, e.g. one whose impression was billed in an earlier hour. */
-  uncount(row: OpenRow): void {
-    this.windows.add(row, -1);
   }
 }

@@ -32,6 +32,21 @@ export interface CountingRecord {
   rowKey: string;
 }
 
+/** A record to be filled and reused. */
+export function emptyRecord(): CountingRecord {
+  return {
+    partition: 0,
+    offset: 0,
+    shard: 0,
+    clickedAtMs: 0,
+    billable: false,
+    hash0: 0,
+    hash1: 0,
+    hash2: 0,
+    rowKey: '',
+  };
+}
+
 /** A minute row being counted. */
 export interface OpenRow {
   /** Rises with every row ever opened; a claim names its row by it. */

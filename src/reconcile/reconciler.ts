@@ -19,7 +19,7 @@
  */
 import { checkArchive } from '../archive/audit.ts';
 import type { Manifest } from '../archive/manifest.ts';
-import { HOUR_MS, hourOf } from '../archive/names.ts';
+import { HOUR_MS } from '../archive/names.ts';
 import type { ObjectStore } from '../archive/port.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
@@ -387,6 +387,3 @@ function changed(before: HourState, after: HourState): boolean {
 function iso(timeMs: number): string {
   return new Date(timeMs).toISOString();
 }
-
-/** The start of the hour that a time lies in, for callers that take a time. */
-export const startOfHour = hourOf;

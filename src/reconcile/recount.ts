@@ -7,7 +7,7 @@
  */
 import { Counting } from '../counting/counting.ts';
 import { ImpressionHash } from '../counting/impression-hash.ts';
-import type { CountingRecord, OpenRow } from '../counting/types.ts';
+import { emptyRecord, type OpenRow } from '../counting/types.ts';
 import { MINUTE_MS } from '../counting/windows.ts';
 import { decodeRowKey, type RowKey } from '../event/codec.ts';
 import { assert } from '../platform/errors.ts';
@@ -61,8 +61,6 @@ const RECOUNT_OPTIONS = {
   latenessMs: Number.POSITIVE_INFINITY,
   maxClaims: Number.POSITIVE_INFINITY,
 };
-/** A claim whose click was taken back names no row; row ids begin at 1. */
-const NO_ROW = 0;
 /** Minutes of an hour. */
 const MINUTES = 60;
 
@@ -77,17 +75,7 @@ export class Recount {
     country: '',
     device: '',
   };
-  readonly #record: CountingRecord = {
-    partition: 0,
-    offset: 0,
-    shard: 0,
-    clickedAtMs: 0,
-    billable: false,
-    hash0: 0,
-    hash1: 0,
-    hash2: 0,
-    rowKey: '',
-  };
+  readonly #record = emptyRecord();
   #records = 0;
   #counted = 0;
   #duplicate = 0;
@@ -146,12 +134,7 @@ export class Recount {
       const row = windows.byId(claims.foundRowId);
       if (row === undefined) continue;
       windows.add(row, -1);
-      claims.replaceFound(
-        claims.foundClickedAtMs,
-        claims.foundPartition,
-        claims.foundOffsetLow,
-        NO_ROW,
-      );
+      claims.unassignFound();
       this.#counted--;
       this.#duplicate++;
     }

@@ -122,6 +122,19 @@ async function startAfterTheHour(world: World): Promise<number> {
   return hourEndMs;
 }
 
+/** Live equals final, and both hold every acknowledged click once. */
+async function expectExact(world: World, load: Load, untilMs: number): Promise<void> {
+  const live = await allMinuteRows(world, untilMs);
+  await world.product.do('reconcile', '--until', new Date(untilMs).toISOString());
+  const final = await allMinuteRows(world, untilMs);
+  expect(live).toEqual(final);
+  expect(await judgeAll(world, load, { live, final })).toEqual({
+    clean: true,
+    lost: 0,
+    double: 0,
+  });
+}
+
 async function expectVerified(product: Product): Promise<void> {
   const { code, stdout, stderr } = await product.run('verify');
   expect({ code, stdout, stderr }).toMatchObject({ code: 0 });
@@ -140,15 +153,7 @@ for (let round = 0; round < ROUNDS; round++) {
       expect(await product.stop()).toBe(0);
 
       const untilMs = await startAfterTheHour(world);
-      const live = await allMinuteRows(world, untilMs);
-      await product.do('reconcile', '--until', new Date(untilMs).toISOString());
-      const final = await allMinuteRows(world, untilMs);
-      expect(live).toEqual(final);
-      expect(await judgeAll(world, load, { live, final })).toEqual({
-        clean: true,
-        lost: 0,
-        double: 0,
-      });
+      await expectExact(world, load, untilMs);
       await expectVerified(product);
 
       const before = await completeAnswers(world, untilMs);
@@ -182,15 +187,7 @@ test(
     expect(await product.stop()).toBe(0);
 
     const untilMs = await startAfterTheHour(world);
-    const live = await allMinuteRows(world, untilMs);
-    await product.do('reconcile', '--until', new Date(untilMs).toISOString());
-    const final = await allMinuteRows(world, untilMs);
-    expect(live).toEqual(final);
-    expect(await judgeAll(world, load, { live, final })).toEqual({
-      clean: true,
-      lost: 0,
-      double: 0,
-    });
+    await expectExact(world, load, untilMs);
   },
   ROUND_MS,
 );

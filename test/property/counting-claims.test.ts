@@ -2,7 +2,8 @@
 /** The claim table against a plain map, and the bound on its size. */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { type Claim, ClaimTable } from '../../src/counting/claims.ts';
+import type { Claim } from '../../src/counting/claim-words.ts';
+import { ClaimTable } from '../../src/counting/claims.ts';
 import { Counting } from '../../src/counting/counting.ts';
 import { fcParams } from '../support/seed.ts';
 
@@ -32,7 +33,7 @@ const keyOf = (each: Readonly<Claim>): string => `${each.hash0} ${each.hash1} ${
 
 function put(table: ClaimTable, each: Claim): void {
   if (table.find(each.hash0, each.hash1, each.hash2)) {
-    table.replaceFound(each.clickedAtMs, each.partition, each.offsetLow, each.rowId);
+    table.replaceFound(each);
     return;
   }
   table.addMissing(each);

@@ -5,7 +5,7 @@
  */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import type { Claim } from '../../src/counting/claims.ts';
+import type { Claim } from '../../src/counting/claim-words.ts';
 import { Counting } from '../../src/counting/counting.ts';
 import { ImpressionHash } from '../../src/counting/impression-hash.ts';
 import type {
