@@ -10,7 +10,7 @@
  * A3 No request makes it answer with a stack trace or stops it.
  */
 
-import type { Context } from 'hono';
+import type { Context, MiddlewareHandler } from 'hono';
 import { accepts } from 'hono/accepts';
 import { bodyLimit } from 'hono/body-limit';
 import type { TokenStore } from '../auth/tokens.ts';
@@ -43,6 +43,8 @@ export interface ApiDeps {
     ready(): Promise<Response> | Response;
     metrics(): Promise<Response> | Response;
   };
+  /** Whether the warehouse is being built again, and its numbers are too small meanwhile. */
+  readonly isRebuilding?: () => boolean;
   /** Parts with routes of their own, beside those below. */
   readonly features?: readonly ApiFeature[];
   readonly log: ErrorLog;
@@ -66,7 +68,15 @@ const INDEX = {
 
 export function createApi(deps: ApiDeps): Api {
   const app = newApp(deps.log);
-  app.get('/', (c) => c.json(INDEX));
+  app.get('/', (c) => {
+    const type = accepts(c, {
+      header: 'Accept',
+      supports: ['application/json', 'text/html'],
+      default: 'application/json',
+    });
+    // Relative, so that a proxy may serve all this below a path of its own.
+    return type === 'text/html' ? c.redirect('console/', 302) : c.json(INDEX);
+  });
   app.get('/healthz', () => deps.ops.health());
   app.get('/readyz', () => deps.ops.ready());
   app.get('/metrics', () => deps.ops.metrics());
@@ -74,6 +84,7 @@ export function createApi(deps: ApiDeps): Api {
   // Whoever has no token sends no body that is read.
   app.use('/v1/*', requireToken(deps.tokens));
   app.use('/v1/admin/*', requireAdmin);
+  app.use('/v1/*', refuseWhileRebuilding(deps));
   const parse = metricsRequestParser(deps.config);
   const maxBytes = bodyBytesMax(deps.config.maxAdIds);
   const limited = bodyLimit({ maxSize: maxBytes, onError: () => refuseBody(maxBytes) });
@@ -86,6 +97,19 @@ export function createApi(deps: ApiDeps): Api {
   addAdminRoutes(app, deps);
   for (const feature of deps.features ?? []) feature.add(app);
   return { fetch: async (req) => app.fetch(req) };
+}
+
+/** An operator's requests go on: they show how far it is. */
+function refuseWhileRebuilding({ isRebuilding }: ApiDeps): MiddlewareHandler<ApiEnv> {
+  return async (c, next) => {
+    if (isRebuilding?.() === true && !c.req.path.startsWith('/v1/admin/')) {
+      throw new Problem(503, 'rebuilding', 'The numbers are being built again from the archive.', {
+        hint: 'Try again in a while: what was final comes back with the same numbers.',
+        headers: { 'Retry-After': '30' },
+      });
+    }
+    await next();
+  };
 }
 
 /** A query with as many of the longest ids as are allowed must fit. */

@@ -19,6 +19,8 @@ export interface DataPaths {
   readonly control: string;
   /** Lock, sockets and process ids of a running product. */
   readonly run: string;
+  /** There while the warehouse is being built again. */
+  readonly rebuildMarker: string;
   /** Unix socket of the ledger's admin API. */
   readonly adminSocket: string;
 }
@@ -38,6 +40,7 @@ export function dataPaths(root: string): DataPaths {
     deadLetters: join(root, 'dead-letters.sqlite'),
     control: join(root, 'control.sqlite'),
     run: join(root, 'run'),
+    rebuildMarker: join(root, 'run', 'rebuilding'),
     adminSocket: join(root, 'run', 'admin.sock'),
   };
 }

@@ -6,6 +6,7 @@ import type { ImportAds } from '../api/admin-routes.ts';
 import { type Api, createApi } from '../api/api.ts';
 import type { ApiFeature } from '../api/operation.ts';
 import type { TokenStore } from '../auth/tokens.ts';
+import { consoleFeature } from '../console/serve.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { LedgerMetrics } from './ledger-metrics.ts';
@@ -30,6 +31,7 @@ export function createLedgerApi(apiParts: LedgerApiParts): Api {
     warehouse: parts.warehouse,
     finalUntilMs: () => ledger.reconciler.finalUntilMs,
     asOfMs: () => ledger.counter.asOfMs,
+    isRebuilding: () => ledger.isRebuilding,
     log: (error, message) => logger.error({ err: error }, message),
     features: featuresOf(apiParts),
     ops: {
@@ -45,7 +47,7 @@ export function createLedgerApi(apiParts: LedgerApiParts): Api {
 
 /** Every part of the API with routes of its own, one line each. */
 function featuresOf(_parts: LedgerApiParts): ApiFeature[] {
-  return [];
+  return [consoleFeature()];
 }
 
 export function adsImporter(catalog: AdCatalog): ImportAds {
@@ -67,6 +69,7 @@ export function adsImporter(catalog: AdCatalog): ImportAds {
 /** Ready when live numbers are kept up to date; says what it waits for otherwise. */
 function readiness(ledger: Ledger): Response {
   const { counter } = ledger;
+  if (ledger.isRebuilding) return new Response('the warehouse is being rebuilt\n', { status: 503 });
   const problem = ledger.counterProblem ?? counter.lastUpsertError;
   if (problem !== null) return new Response(`${problem.message}\n`, { status: 503 });
   return new Response('ready\n');

@@ -29,6 +29,7 @@ import { type HourResult, Reconciler } from '../reconcile/reconciler.ts';
 import { openChdbWarehouse } from '../warehouse/chdb/warehouse.ts';
 import type { Warehouse } from '../warehouse/port.ts';
 import { Loop } from './loop.ts';
+import { RebuildMarker } from './rebuild-marker.ts';
 
 export interface LedgerParts {
   readonly config: Config;
@@ -60,6 +61,7 @@ export class Ledger {
   reconciler!: Reconciler;
   readonly #lock: Lock;
   readonly #onHour: (result: HourResult) => void;
+  readonly #rebuild: RebuildMarker;
   #loops: Loop[] = [];
   #counterAbort = new AbortController();
   #counterFailure: Error | null = null;
@@ -69,6 +71,7 @@ export class Ledger {
     this.parts = parts;
     this.#lock = lock;
     this.#onHour = onHour;
+    this.#rebuild = new RebuildMarker(parts.paths.rebuildMarker);
   }
 
   /** Takes the data folder's ledger lock and opens everything; nothing runs yet. */
@@ -190,6 +193,19 @@ export class Ledger {
     return failure ?? (asOfMs === 0 ? this.#counterFailure : null);
   }
 
+  /**
+   * Whether the warehouse holds less than it did before `rebuild`. A rebuild that died goes on by
+   * itself: the counter reads the log again, and hours that were final once are due at once.
+   */
+  get isRebuilding(): boolean {
+    const { untilMs } = this.#rebuild;
+    if (untilMs === null) return false;
+    if (!this.isRunning || this.counter.asOfMs === 0) return true;
+    if (this.reconciler.finalUntilMs < untilMs) return true;
+    this.#rebuild.end();
+    return false;
+  }
+
   get isRunning(): boolean {
     return this.#loops.length > 0;
   }
@@ -241,20 +257,32 @@ export class Ledger {
     const untilMs = this.reconciler.finalUntilMs;
     await this.#stopLoops();
     if (!wasRunning) await this.counter.close();
+    try {
+      const hours = await this.#buildAgain(untilMs, progress);
+      const records = Object.values(this.counter.outcomes()).reduce((sum, n) => sum + n, 0);
+      return { records, hours };
+    } finally {
+      // Also after a failure: clicks are counted as far as they can be, and `status` says what is wrong.
+      if (wasRunning) this.start();
+    }
+  }
+
+  async #buildAgain(untilMs: number, progress: (message: string) => void): Promise<number> {
+    const { paths, warehouse } = this.parts;
     progress('dropping state and warehouse');
+    this.#rebuild.begin(untilMs);
     // The state goes first: left over from a process that died here, it would not write again the
     // rows that it has settled, and the warehouse would miss them. Without it the log is counted anew.
-    rmSync(parts.paths.counterState, { recursive: true, force: true });
-    await parts.warehouse.reset();
-    rmSync(parts.paths.recountIndex, { recursive: true, force: true });
+    rmSync(paths.counterState, { recursive: true, force: true });
+    await warehouse.reset();
+    rmSync(paths.recountIndex, { recursive: true, force: true });
     await this.#openDerived();
     progress('counting the log');
     await this.counter.catchUp();
     progress('recounting the archive');
     const results = await this.reconciler.reconcile({ untilMs });
-    const records = Object.values(this.counter.outcomes()).reduce((sum, n) => sum + n, 0);
-    if (wasRunning) this.start();
-    return { records, hours: results.length };
+    this.#rebuild.end();
+    return results.length;
   }
 
   async #stopLoops(): Promise<void> {

@@ -337,10 +337,41 @@ test('every command works while the product is stopped, and dead letters count o
   expect(status.outcomes.counted! + status.outcomes.late!).toBe(before + 1);
   expect(status.finalUntilMs).toBe(hourEndMs);
   expect(await later.do('verify')).toContain('0 differences, 0 archive problems');
-  expect(await later.do('rebuild')).toContain('hours final again');
+  await rebuildUnderEyes(later, hourEndMs);
   expect(await later.do('verify')).toContain('0 differences, 0 archive problems');
   expect(await later.do('reconcile', '--until', until)).toContain('nothing to do');
 });
+
+/** While a running product is rebuilt, every answer is the whole number or none. */
+async function rebuildUnderEyes(later: Product, toMs: number): Promise<void> {
+  await later.start();
+  const query = new URLSearchParams({
+    from: new Date(toMs - 2 * HOUR_MS).toISOString(),
+    to: new Date(toMs).toISOString(),
+    granularity: 'total',
+  });
+  const url = `${later.apiUrl}/v1/ads/metrics?${query}`;
+  const ask = () => fetch(url, { headers: { Authorization: `Bearer ${token}` } });
+  const rows = async (answer: Response) => ((await answer.json()) as { rows: unknown }).rows;
+  await eventually('the numbers are there', async () => (await ask()).status === 200);
+  const before = await rows(await ask());
+  expect(before).not.toEqual([]);
+  const seen = new Set<number>();
+  let done = false;
+  const rebuilt = later.do('rebuild').finally(() => {
+    done = true;
+  });
+  while (!done) {
+    const answer = await ask();
+    seen.add(answer.status);
+    if (answer.status === 200) expect(await rows(answer)).toEqual(before);
+    else expect(await answer.json()).toMatchObject({ code: 'rebuilding' });
+  }
+  expect(await rebuilt).toContain('hours final again');
+  expect(seen).toContain(503);
+  expect(await rows(await ask())).toEqual(before);
+  expect(await later.stop()).toBe(0);
+}
 
 test('commands on a folder that is not there say so', async () => {
   const { code, stderr } = await runCommand(['status', '--data', join(files.path, 'nowhere')]);
