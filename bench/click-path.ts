@@ -50,6 +50,15 @@ export async function prepareCatalog(dataDir: string, ads: number): Promise<Sign
   return key;
 }
 
+async function withChildren(
+  commands: readonly (readonly string[])[],
+  run: () => Promise<void>,
+): Promise<void> {
+  const [first, ...rest] = commands;
+  if (first === undefined) return run();
+  await withChild([...first], () => withChildren(rest, run));
+}
+
 export async function benchClickPath(): Promise<void> {
   heading('Click path, one worker, 1M ads, durable before the 302');
   await withTempDir(async (dataDir) => {
@@ -62,7 +71,12 @@ export async function benchClickPath(): Promise<void> {
       seed: 1,
       prepared: 100_000,
     };
-    const [bunPort, nodePort, ownPort] = [freePort(), freePort(), freePort()];
+    const [bunPort, floorPort, nodePort, ownPort] = [
+      freePort(),
+      freePort(),
+      freePort(),
+      freePort(),
+    ];
     const config = configSchema.parse({
       dataDir,
       logLevel: 'warn',
@@ -77,21 +91,26 @@ export async function benchClickPath(): Promise<void> {
       '--config-json',
       JSON.stringify(config),
     ];
-    await withChild([BUN, `${ROOT}/bench/bare-bun.ts`, String(bunPort)], () =>
-      withChild(['node', `${ROOT}/bench/bare-node.mjs`, String(nodePort)], () =>
-        withChild(worker, async (pid) => {
-          await waitFor('bare bun', respondsTo(`http://127.0.0.1:${bunPort}/`, 302));
-          await waitFor('bare node', respondsTo(`http://127.0.0.1:${nodePort}/`, 302));
-          await waitFor('click worker', respondsTo(`http://127.0.0.1:${ownPort}/readyz`, 200));
-          await measure({ bunPort, nodePort, ownPort, traffic, pid });
-        }),
-      ),
+    const others = [
+      [BUN, `${ROOT}/bench/bare-bun.ts`, String(bunPort)],
+      [BUN, `${ROOT}/bench/floor-bun.ts`, String(floorPort)],
+      ['node', `${ROOT}/bench/bare-node.mjs`, String(nodePort)],
+    ];
+    await withChildren(others, () =>
+      withChild(worker, async (pid) => {
+        for (const port of [bunPort, floorPort, nodePort]) {
+          await waitFor(`port ${port}`, respondsTo(`http://127.0.0.1:${port}/`, 302));
+        }
+        await waitFor('click worker', respondsTo(`http://127.0.0.1:${ownPort}/readyz`, 200));
+        await measure({ bunPort, floorPort, nodePort, ownPort, traffic, pid });
+      }),
     );
   });
 }
 
 async function measure(at: {
   bunPort: number;
+  floorPort: number;
   nodePort: number;
   ownPort: number;
   traffic: SignedTraffic;
@@ -99,17 +118,24 @@ async function measure(at: {
 }): Promise<void> {
   const flat = (port: number, seconds = SECONDS) =>
     load({ port, connections: CONNECTIONS, seconds, rate: 0 });
-  const own = (rate: number, seconds = SECONDS) =>
-    load({ port: at.ownPort, connections: CONNECTIONS, seconds, rate, signed: at.traffic });
+  const anyone = (port: number, rate: number, seconds = SECONDS) =>
+    load({ port, connections: CONNECTIONS, seconds, rate, signed: at.traffic });
+  const own = (rate: number, seconds = SECONDS) => anyone(at.ownPort, rate, seconds);
   await flat(at.bunPort, 1);
   await flat(at.nodePort, 1);
+  await anyone(at.floorPort, 0, 1);
   await own(0, 2);
-  const rounds: { bun: LoadResult; node: LoadResult; own: LoadResult }[] = [];
+  const rounds: { bun: LoadResult; floor: LoadResult; node: LoadResult; own: LoadResult }[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    rounds.push({ bun: await flat(at.bunPort), own: await own(0), node: await flat(at.nodePort) });
+    rounds.push({
+      bun: await flat(at.bunPort),
+      own: await own(0),
+      floor: await anyone(at.floorPort, 0),
+      node: await flat(at.nodePort),
+    });
     const last = rounds.at(-1)!;
     console.log(
-      `round ${round + 1}: bare bun ${thousands(last.bun.perSecond)}/s, ours ${thousands(last.own.perSecond)}/s, bare node ${thousands(last.node.perSecond)}/s`,
+      `round ${round + 1}: bare bun ${thousands(last.bun.perSecond)}/s, ours ${thousands(last.own.perSecond)}/s, floor ${thousands(last.floor.perSecond)}/s, bare node ${thousands(last.node.perSecond)}/s`,
     );
   }
   const maximum = median(rounds.map((round) => round.own.perSecond));
@@ -118,6 +144,7 @@ async function measure(at: {
   const memory = await memoryOf(at.pid);
   console.log(`
 ours / bare Bun.serve      ${median(rounds.map((r) => r.own.perSecond / r.bun.perSecond)).toFixed(2)}   (target >= 0.60)
+ours / floor               ${median(rounds.map((r) => r.own.perSecond / r.floor.perSecond)).toFixed(2)}   (a Bun.serve that only reads what a click needs and answers a turn later: ${median(rounds.map((r) => r.floor.perSecond / r.bun.perSecond)).toFixed(2)} of bare)
 ours / bare node:http      ${median(rounds.map((r) => r.own.perSecond / r.node.perSecond)).toFixed(2)}   (target > 1)
 p99 at half of its maximum ${half.p99Ms.toFixed(2)} ms at ${thousands(half.perSecond)}/s   (target < 10 ms; p50 ${half.p50Ms.toFixed(2)} ms)
 answers that were no 302   ${others}
