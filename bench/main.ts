@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- click product catch-up recount baseline]`: the figures that the README quotes,
+ * `npm run bench [-- click product catch-up recount baseline catalog query]`: the figures that the README quotes,
  * measured in one run. Each part prints its targets beside what it measured.
  */
 import { cpus, totalmem } from 'node:os';
@@ -11,6 +11,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   'catch-up': ['bench/catch-up.ts', '3000000'],
   recount: ['bench/recount.ts', '10000000'],
   baseline: ['bench/baseline-update.ts'],
+  catalog: ['bench/catalog-sync.ts', '1000000'],
+  query: ['bench/query-year.ts'],
 };
 
 const wanted = process.argv.slice(2);

@@ -10,6 +10,7 @@ const DEBIAN_DIR = '/usr/lib/postgresql';
 const START_TIMEOUT_MS = 30_000;
 
 export interface PrivatePostgres {
+  readonly url: string;
   connect(connections: number): { sql: SQL; version: string };
   stop(): Promise<void>;
 }
@@ -56,7 +57,11 @@ export async function startPostgres(): Promise<PrivatePostgres | null> {
     await stop();
     throw error;
   }
-  return { stop, connect: (connections) => ({ version, sql: new SQL({ url, max: connections }) }) };
+  return {
+    url,
+    stop,
+    connect: (connections) => ({ version, sql: new SQL({ url, max: connections }) }),
+  };
 }
 
 function findBinaries(): string | null {

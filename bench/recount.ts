@@ -7,6 +7,7 @@ import { encodeClicks } from '../src/archive/parquet.ts';
 import type { ArchivedClick, ArchiveObject } from '../src/archive/port.ts';
 import { HourIndexes } from '../src/reconcile/hour-index.ts';
 import { HourSource } from '../src/reconcile/hour-source.ts';
+import { NO_VERDICTS } from '../src/verdicts/port.ts';
 import { heading, megabytes, memoryOf, thousands, withTempDir } from './support.ts';
 import { adId, random } from './traffic.ts';
 
@@ -98,6 +99,7 @@ export async function benchRecount(records: number): Promise<void> {
       manifest,
       indexes: new HourIndexes(join(dir, 'recount')),
       lookbackMs: 7 * 24 * HOUR_MS,
+      verdicts: NO_VERDICTS,
     });
     await source.impressions(hourMs - HOUR_MS);
     const startedMs = performance.now();

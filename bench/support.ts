@@ -65,6 +65,14 @@ export async function memoryOf(pid: number): Promise<{ rssBytes: number; peakByt
   return { rssBytes: kilobytes('VmRSS'), peakBytes: kilobytes('VmHWM') };
 }
 
+/** Processor time of a process so far, all its threads. The kernel counts in hundredths of a second. */
+export async function cpuMsOf(pid: number): Promise<number> {
+  const stat = await Bun.file(`/proc/${pid}/stat`).text();
+  // The name in parentheses may hold spaces; after it `utime` and `stime` are the 12th and 13th.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
 export const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(0)} MB`;
 export const thousands = (value: number): string => Math.round(value).toLocaleString('en-US');
 

@@ -1,8 +1,10 @@
 /** Entry point: arguments → command. */
 import { Command } from 'commander';
+import { addAuditCommands } from './cli/audit-commands.ts';
 import { addCatalogCommands } from './cli/catalog-commands.ts';
 import { printError, useEnvironment } from './cli/context.ts';
 import { addDemoCommand } from './cli/demo-command.ts';
+import { addKafkaCommands } from './cli/kafka-commands.ts';
 import { addLedgerCommands } from './cli/ledger-commands.ts';
 import { addRunCommands } from './cli/run-commands.ts';
 import { VERSION } from './version.ts';
@@ -15,6 +17,8 @@ const program = new Command('clickledger')
 addRunCommands(program);
 addCatalogCommands(program);
 addLedgerCommands(program);
+addAuditCommands(program);
+addKafkaCommands(program);
 addDemoCommand(program);
 
 try {

@@ -27,6 +27,9 @@ export interface DuplicateAd {
   readonly firstLine: number;
 }
 
+/** Some ad id comes more than once: `duplicates` says which. */
+export class DuplicateAds extends Error {}
+
 const DUPLICATES = `
   SELECT ad_id AS adId, line, first_line AS firstLine
   FROM (SELECT ad_id, line, min(line) OVER (PARTITION BY ad_id) AS first_line FROM ads)
@@ -62,9 +65,16 @@ export class AdSpool {
     return this.#db.query<DuplicateAd, []>(DUPLICATES).iterate();
   }
 
+  /**
+   * The ads in order of id; throws `DuplicateAds` at the first id that comes again. To ask `duplicates`
+   * beforehand would sort all rows once more, and nearly every file has none.
+   */
   *ads(): Generator<Ad> {
     const query = this.#db.query<SpooledAd, []>('SELECT * FROM ads ORDER BY ad_id');
+    let before: string | null = null;
     for (const row of query.iterate()) {
+      if (row.ad_id === before) throw new DuplicateAds();
+      before = row.ad_id;
       yield {
         adId: row.ad_id,
         advertiserId: row.advertiser_id,

@@ -2,13 +2,14 @@
  * Imports ads from a CSV or NDJSON file: all of its ads, or none.
  *
  * Every row is checked before the catalog is touched, because half a file in the catalog sends
- * users to a mix of old and new targets that nobody ordered. The writing is one transaction.
+ * users to a mix of old and new targets that nobody ordered. The writing is one transaction; only an id
+ * that comes twice shows there, and takes all of it back.
  */
 import { LedgerError } from '../platform/errors.ts';
 import type { ByteSource, RowFormat } from '../platform/row-types.ts';
 import { readRows } from '../platform/rows.ts';
 import { AD_COLUMNS, adOfRecord } from './import-row.ts';
-import { AdSpool } from './import-spool.ts';
+import { AdSpool, DuplicateAds } from './import-spool.ts';
 import type { AdCatalog } from './port.ts';
 
 const PROBLEMS_SHOWN = 20;
@@ -47,9 +48,10 @@ export async function importAds(
   options: ImportOptions = {},
 ): Promise<ImportResult> {
   const spool = new AdSpool();
+  let checked: Checked | null = null;
   try {
-    const checked = await checkAll(source, spool, options);
-    if (checked.problemCount > 0) return { ok: false, ...checked };
+    checked = await checkAll(source, spool, options);
+    if (checked.wrongRows.count > 0) return refusal(checked, spool);
     if (checked.rows === 0) {
       throw new LedgerError('import_empty', 'there are no ads to import', {
         hint: `Give CSV with a header row or NDJSON, with ${AD_COLUMNS.required.join(', ')}.`,
@@ -60,6 +62,10 @@ export async function importAds(
       onProgress?.({ phase: 'writing', done });
     });
     return { ok: true, rows: checked.rows, ...counts };
+  } catch (error) {
+    // Found while writing: the catalog has taken back what was written.
+    if (error instanceof DuplicateAds && checked !== null) return refusal(checked, spool);
+    throw error;
   } finally {
     spool.remove();
   }
@@ -67,8 +73,7 @@ export async function importAds(
 
 interface Checked {
   readonly rows: number;
-  readonly problems: readonly ImportProblem[];
-  readonly problemCount: number;
+  readonly wrongRows: Problems;
 }
 
 async function checkAll(
@@ -90,12 +95,18 @@ async function checkAll(
       options.onProgress?.({ phase: 'checking', done: rowCount });
     }
   }
+  return { rows: rowCount, wrongRows };
+}
+
+/** Everything that is wrong with the file, ids that come twice included. */
+function refusal({ rows, wrongRows }: Checked, spool: AdSpool): ImportResult {
   const duplicates = new Problems();
   for (const { adId, line, firstLine } of spool.duplicates()) {
     duplicates.add(line, `ad_id ${adId} is on line ${firstLine} already`);
   }
   return {
-    rows: rowCount,
+    ok: false,
+    rows,
     problems: [...wrongRows.first, ...duplicates.first]
       .sort((one, other) => one.line - other.line)
       .slice(0, PROBLEMS_SHOWN),

@@ -39,11 +39,14 @@ export async function createKey(
   return key;
 }
 
-/** Ends a key: its links get 403 within a second. Retiring twice keeps the first time. */
+/**
+ * Ends a key: its links get 403 within a second. Retiring twice keeps the first time. The last key
+ * that verifies is only retired with `force`, for a secret that has leaked.
+ */
 export async function retireKey(
   catalog: AdCatalog,
   clock: Clock,
-  kid: string,
+  { kid, force = false }: { readonly kid: string; readonly force?: boolean },
 ): Promise<SigningKey> {
   const key = catalog.keys().find((candidate) => candidate.kid === kid);
   if (key === undefined) {
@@ -52,9 +55,9 @@ export async function retireKey(
     });
   }
   if (key.retiredAtMs !== null) return key;
-  if (catalog.activeKeys().length === 1) {
+  if (!force && catalog.activeKeys().length === 1) {
     throw new LedgerError('last_active_key', `${kid} is the only key that verifies links`, {
-      hint: 'Create another key first, or every click gets 403.',
+      hint: 'Create another key first, or every click gets 403; force retires it nevertheless.',
     });
   }
   const retired: SigningKey = { ...key, retiredAtMs: clock() };

@@ -30,12 +30,51 @@ export interface AdLookup {
   close(): Promise<void>;
 }
 
+/** A row of the source that is no valid ad. */
+export interface RefusedRow {
+  readonly adId: string;
+  readonly reason: string;
+}
+
+/** What one transaction does to a catalog that follows another system's table. */
+export interface CatalogChange {
+  readonly put: readonly Ad[];
+  /** Ids to remove; one that is not there is no error. */
+  readonly remove?: readonly string[];
+  /**
+   * Rows that are no valid ads. An earlier version of the ad stays; the row is remembered until its ad
+   * is put or removed, or a later round was through without it.
+   */
+  readonly refused?: { readonly rows: readonly RefusedRow[]; readonly round: number };
+  /** Forgets refused rows that were last seen before this round. */
+  readonly forgetRefusedBefore?: number;
+  /** How far the source was read, in the words of whoever reads it; absent: as before. */
+  readonly syncState?: string;
+}
+
+export interface ChangeCounts {
+  readonly added: number;
+  readonly changed: number;
+  readonly unchanged: number;
+  readonly removed: number;
+}
+
 export interface AdCatalog extends AdLookup {
   /** Puts all ads in one transaction: all of them or none. Returns how many were new or changed. */
   putAll(
     ads: Iterable<Ad>,
     onProgress?: (done: number) => void,
   ): Promise<{ added: number; changed: number; unchanged: number }>;
+  /** Carries out one change in one transaction: all of it or none. Holds the thread: keep it small. */
+  apply(change: CatalogChange): Promise<ChangeCounts>;
+  /** What `apply` kept last; null before the first. */
+  syncState(): string | null;
+  refusedRows(limit: number): { readonly count: number; readonly rows: readonly RefusedRow[] };
+  /**
+   * Makes look-ups of readers fast again where changes have made that worth it. Gives way to other
+   * work of the thread, and gives up when it is aborted. Returns whether it made something new.
+   */
+  refreshIndex(signal?: AbortSignal): Promise<boolean>;
   /** Ads in ascending order of id, after `afterAdId`. */
   list(options: { afterAdId?: string; limit: number; advertiserId?: string }): Ad[];
   count(): number;

@@ -6,13 +6,7 @@
  */
 import { connect } from 'node:net';
 import { LedgerError } from '../platform/errors.ts';
-import type {
-  DeadLetterView,
-  IngestOutcome,
-  IngestRow,
-  LedgerAdmin,
-  Progress,
-} from './admin-port.ts';
+import type { DeadLetterView, LedgerAdmin, Progress } from './admin-port.ts';
 
 interface Call {
   readonly socketPath: string;
@@ -28,7 +22,8 @@ export function connectAdmin(socketPath: string): LedgerAdmin {
     status: () => get('status'),
     reconcile: ({ hourMs, untilMs }, progress) =>
       act('reconcile', { hour: toIso(hourMs), until: toIso(untilMs) }, progress),
-    ingest: (rows, progress) => ingest(socketPath, rows, progress),
+    ingest: (rows, progress) => upload({ socketPath, path: 'ingest', rows }, progress),
+    verdicts: (rows, progress) => upload({ socketPath, path: 'verdicts', rows }, progress),
     deadLetters: async ({ limit, waitingOnly }) => {
       const path = `dead-letters?limit=${limit}&waiting=${waitingOnly}`;
       return (await get<{ deadLetters: DeadLetterView[] }>(path)).deadLetters;
@@ -57,14 +52,20 @@ export function isLedgerRunning(socketPath: string): Promise<boolean> {
   });
 }
 
-async function ingest(
-  socketPath: string,
-  rows: AsyncIterable<IngestRow>,
-  progress: Progress,
-): Promise<IngestOutcome> {
+interface Upload {
+  readonly socketPath: string;
+  readonly path: string;
+  readonly rows: AsyncIterable<object> | Iterable<object>;
+}
+
+async function* each(rows: Upload['rows']): AsyncGenerator<object> {
+  yield* rows;
+}
+
+async function upload<T>({ socketPath, path, rows }: Upload, progress: Progress): Promise<T> {
   // What is wrong with the rows' own source is told as it was thrown, not as a broken connection.
   let failure: { readonly error: unknown } | null = null;
-  const iterator = rows[Symbol.asyncIterator]();
+  const iterator = each(rows);
   const encoder = new TextEncoder();
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
@@ -86,11 +87,11 @@ async function ingest(
     },
   });
   try {
-    return await runAction<IngestOutcome>({ socketPath, path: 'ingest', body }, progress);
+    return await runAction<T>({ socketPath, path, body }, progress);
   } catch (error) {
     throw failure === null ? error : (failure as { error: unknown }).error;
   } finally {
-    await iterator.return?.();
+    await iterator.return(undefined);
   }
 }
 

@@ -3,6 +3,7 @@
  * of one that a command opens for itself. Every type here goes over the wire as JSON.
  */
 import type { Difference } from '../reconcile/verify.ts';
+import type { VerdictRow } from '../verdicts/port.ts';
 import type { HourState } from '../warehouse/port.ts';
 
 export interface PartitionStatus {
@@ -16,6 +17,17 @@ export interface PartitionStatus {
   /** Append time of the oldest of them, ms UTC; null when there is none. */
   readonly oldestUncountedAtMs: number | null;
   readonly watermarkMs: number | null;
+}
+
+/** What the click workers say of the last minute, as far as somebody has asked before. */
+export interface ClickStatus {
+  readonly workers: number;
+  readonly workersAnswering: number;
+  /** Billable clicks taken; null until there are two samples. */
+  readonly perSecond: number | null;
+  /** From taking a click to its redirect; null when there was none. */
+  readonly redirectP50Ms: number | null;
+  readonly redirectP99Ms: number | null;
 }
 
 export interface LedgerStatus {
@@ -45,6 +57,8 @@ export interface LedgerStatus {
   };
   /** Everything that needs an operator, one sentence each; empty when all is well. */
   readonly problems: readonly string[];
+  /** Null when no click worker answers. */
+  readonly clicks: ClickStatus | null;
   readonly rssBytes: number;
 }
 
@@ -59,6 +73,16 @@ export interface ReconcileOutcome {
 
 export interface IngestOutcome {
   readonly taken: number;
+}
+
+export interface VerdictsOutcome {
+  /** Lines given. */
+  readonly taken: number;
+  /** Verdicts that were stored, because they differ from what was in force. */
+  readonly new: number;
+  readonly unchanged: number;
+  /** Starts of the final hours that the next reconcile restates, ISO 8601. */
+  readonly hours: readonly string[];
 }
 
 export interface DeadLetterView {
@@ -114,6 +138,14 @@ export interface LedgerAdmin {
    * LedgerError `ingest_invalid` with the wrong lines otherwise.
    */
   ingest(rows: AsyncIterable<IngestRow>, progress: Progress): Promise<IngestOutcome>;
+  /**
+   * Takes verdicts on impressions (`impression_id`, `valid`, `reason`). All rows are checked before the
+   * first is stored; throws LedgerError `verdicts_invalid` with the wrong lines otherwise.
+   */
+  verdicts(
+    rows: AsyncIterable<VerdictRow> | Iterable<VerdictRow>,
+    progress: Progress,
+  ): Promise<VerdictsOutcome>;
   deadLetters(options: { limit: number; waitingOnly: boolean }): Promise<DeadLetterView[]>;
   deadLetter(id: string): Promise<DeadLetterView>;
   /** Appends waiting letters to the log again: one, or all of a reason, or all. Returns how many. */

@@ -1,21 +1,16 @@
 /** The admin actions as routes. Whoever adds them decides who may call them. */
 import type { Context } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { LedgerError } from '../platform/errors.ts';
 import type { ByteSource, RowFormat } from '../platform/row-types.ts';
 import { readRows } from '../platform/rows.ts';
 import { streamAction } from './action-stream.ts';
+import { followAct, noteAct } from './acts.ts';
 import type { IngestRow, LedgerAdmin, Progress } from './admin-port.ts';
+import { deadLettersSchema, reconcileSchema, redriveSchema } from './admin-schemas.ts';
 import type { ApiApp, ApiEnv } from './app.ts';
-import {
-  jsonObject,
-  oneOf,
-  parseParameters,
-  rawParameters,
-  text,
-  wholeNumber,
-} from './parameters.ts';
+import { jsonObject, parseParameters, rawParameters } from './parameters.ts';
 import { type ErrorLog, Problem, parameterProblem } from './problem.ts';
 import { parseTime } from './time.ts';
 
@@ -33,30 +28,15 @@ export interface AdminParts {
 }
 
 const MAX_BODY_BYTES = 1 << 20;
-const MAX_DEAD_LETTERS = 10_000;
-
-const listSchema = z.strictObject({
-  limit: wholeNumber(1, MAX_DEAD_LETTERS).default(100),
-  waiting: oneOf(['true', 'false']).default('true'),
-});
-const reconcileSchema = z.strictObject({
-  hour: text('the start of an hour').optional(),
-  until: text('a time').optional(),
-});
-const redriveSchema = z.strictObject({
-  id: text('the id of a dead letter').optional(),
-  reason: text('a reason of dead letters').optional(),
-  all: z.literal(true, { error: 'Give true, or leave it out.' }).optional(),
-});
 
 export function addAdminRoutes(app: ApiApp, { admin, importAds, log }: AdminParts): void {
   const limited = bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody });
-  const stream = (c: Context, run: (progress: Progress) => Promise<object>): Response =>
-    streamAction(run, log, `${c.req.method} ${c.req.path}`);
+  const stream = (c: Context<ApiEnv>, run: (progress: Progress) => Promise<object>): Response =>
+    streamAction(followAct(c, run), log, `${c.req.method} ${c.req.path}`);
 
   app.get('/v1/admin/status', async (c) => c.json(await admin.status()));
   app.get('/v1/admin/dead-letters', async (c) => {
-    const { limit, waiting } = parseParameters(listSchema, await rawParameters(c));
+    const { limit, waiting } = parseParameters(deadLettersSchema, await rawParameters(c));
     const deadLetters = await admin.deadLetters({ limit, waitingOnly: waiting === 'true' });
     return c.json({ deadLetters });
   });
@@ -65,6 +45,7 @@ export function addAdminRoutes(app: ApiApp, { admin, importAds, log }: AdminPart
   );
   app.post('/v1/admin/dead-letters/redrive', limited, async (c) => {
     const which = redriveOf(parseParameters(redriveSchema, await jsonObject(c)));
+    noteAct(c, { target: which.id ?? which.reason ?? 'all' });
     return stream(c, () => admin.redrive(which));
   });
   app.post('/v1/admin/reconcile', limited, async (c) => {
@@ -75,6 +56,7 @@ export function addAdminRoutes(app: ApiApp, { admin, importAds, log }: AdminPart
       ...(hourMs === undefined ? {} : { hourMs }),
       ...(untilMs === undefined ? {} : { untilMs }),
     };
+    noteAct(c, { target: params.hour ?? params.until ?? '' });
     return stream(c, (progress) => admin.reconcile(options, progress));
   });
   app.post('/v1/admin/ingest', (c) =>
@@ -112,7 +94,7 @@ function instant(parameter: string, value: string | undefined): number | undefin
  * The body as it arrives; what is not uploaded yet is not in memory. A connection that breaks is an
  * error, not an end: half a file must not pass for a whole one.
  */
-async function* bodyOf(c: Context<ApiEnv>): AsyncGenerator<Uint8Array> {
+export async function* bodyOf(c: Context<ApiEnv>): AsyncGenerator<Uint8Array> {
   if (c.req.raw.body === null) return;
   const reader = c.req.raw.body.getReader();
   for (;;) {
@@ -140,7 +122,8 @@ function formatOf(c: Context): RowFormat | undefined {
   return /^application\/(x-ndjson|jsonl|json)\b/.test(type) ? 'ndjson' : undefined;
 }
 
-async function* ingestRows(body: ByteSource): AsyncGenerator<IngestRow> {
+/** Lines that a command has numbered: `{"line": …, "record": {…}}`, perhaps with a `problem`. */
+export async function* ingestRows(body: ByteSource): AsyncGenerator<IngestRow> {
   const columns = { required: ['line', 'record'], optional: ['problem'] };
   for await (const row of readRows(body, { columns, format: 'ndjson' })) {
     const reason = row.ok ? rowProblem(row.record) : row.reason;

@@ -10,30 +10,37 @@
  * A3 No request makes it answer with a stack trace or stops it.
  */
 
-import type { Context, MiddlewareHandler } from 'hono';
+import type { MiddlewareHandler } from 'hono';
 import { accepts } from 'hono/accepts';
-import { bodyLimit } from 'hono/body-limit';
+import type { AuditLog } from '../auth/audit-log.ts';
+import type { RequestLimits } from '../auth/limits.ts';
 import type { TokenStore } from '../auth/tokens.ts';
 import type { Config } from '../config/schema.ts';
 import type { Warehouse } from '../warehouse/port.ts';
+import { addActs } from './acts.ts';
+import { ADMIN_OPERATIONS } from './admin-operations.ts';
 import type { LedgerAdmin } from './admin-port.ts';
 import { addAdminRoutes, type ImportAds } from './admin-routes.ts';
-import { type ApiEnv, newApp } from './app.ts';
+import { type ApiApp, type ApiEnv, newApp } from './app.ts';
 import { requireAdmin, requireToken } from './auth.ts';
-import { answerHours, answerRestatements } from './history.ts';
-import { answerMetrics, type MetricsAnswer } from './metrics.ts';
-import { metricsCsv, metricsHeaders, metricsJson } from './metrics-format.ts';
-import { metricsRequestParser } from './metrics-request.ts';
-import type { ApiFeature } from './operation.ts';
-import { rawParameters } from './parameters.ts';
+import { CORE_OPERATIONS } from './core-operations.ts';
+import { addDocs, DOCS_OPERATIONS } from './docs-routes.ts';
+import { answerHours, answerRestatements, type Finality, HOURS_OPERATION } from './history.ts';
+import { addMetricsRoutes } from './metrics-routes.ts';
+import { type ObserveRequest, observed } from './observe.ts';
+import type { ApiFeature, Operation } from './operation.ts';
 import { type ErrorLog, Problem } from './problem.ts';
 
 export interface ApiDeps {
   readonly config: Pick<Config['api'], 'maxRows' | 'maxAdIds'>;
   readonly tokens: Pick<TokenStore, 'authenticate'>;
-  readonly warehouse: Pick<Warehouse, 'metrics' | 'hours' | 'restatements'>;
+  readonly limits: RequestLimits;
+  /** Takes down what admins change. */
+  readonly audit: AuditLog;
+  readonly warehouse: Pick<Warehouse, 'metrics' | 'hours' | 'restatements' | 'drift'>;
   /** End of the last final hour; a whole hour, 0 when there is none. */
   readonly finalUntilMs: () => number;
+  readonly finality: Finality;
   /** Up to when clicks are in the live rows. */
   readonly asOfMs: () => number;
   readonly admin: LedgerAdmin;
@@ -48,26 +55,55 @@ export interface ApiDeps {
   /** Parts with routes of their own, beside those below. */
   readonly features?: readonly ApiFeature[];
   readonly log: ErrorLog;
+  /** Hears of every request when it is answered. */
+  readonly observe?: ObserveRequest;
 }
 
 export interface Api {
-  fetch(req: Request): Promise<Response>;
+  fetch(req: Request, connection?: Connection): Promise<Response>;
 }
+
+export interface Connection {
+  /** Wrong tokens are counted by it. */
+  readonly peerAddress?: string;
+}
+
+const API_OPERATIONS: readonly Operation[] = [
+  ...CORE_OPERATIONS,
+  HOURS_OPERATION,
+  ...ADMIN_OPERATIONS,
+  ...DOCS_OPERATIONS,
+];
 
 const INDEX = {
   name: 'ClickLedger API',
   endpoints: [
     'GET|POST /v1/ads/metrics',
+    'GET /v1/ads/top',
     'GET /v1/hours',
     'GET /v1/restatements',
     'GET /healthz',
     'GET /readyz',
     'GET /metrics',
+    'GET /openapi.json',
+    'GET /docs',
   ],
 };
 
 export function createApi(deps: ApiDeps): Api {
+  const { app } = createApiApp(deps);
+  return { fetch: async (req, connection = {}) => app.fetch(req, connection) };
+}
+
+/** The routes, and what they are: each route has exactly one operation. */
+export function createApiApp(deps: ApiDeps): {
+  readonly app: ApiApp;
+  readonly operations: readonly Operation[];
+} {
   const app = newApp(deps.log);
+  const features = deps.features ?? [];
+  const operations = [...API_OPERATIONS, ...features.flatMap((feature) => feature.operations)];
+  if (deps.observe !== undefined) app.use(observed(deps.observe));
   app.get('/', (c) => {
     const type = accepts(c, {
       header: 'Accept',
@@ -82,21 +118,17 @@ export function createApi(deps: ApiDeps): Api {
   app.get('/metrics', () => deps.ops.metrics());
 
   // Whoever has no token sends no body that is read.
-  app.use('/v1/*', requireToken(deps.tokens));
+  app.use('/v1/*', requireToken(deps));
   app.use('/v1/admin/*', requireAdmin);
+  addActs(app, deps, operations);
   app.use('/v1/*', refuseWhileRebuilding(deps));
-  const parse = metricsRequestParser(deps.config);
-  const maxBytes = bodyBytesMax(deps.config.maxAdIds);
-  const limited = bodyLimit({ maxSize: maxBytes, onError: () => refuseBody(maxBytes) });
-  app.on(['GET', 'POST'], '/v1/ads/metrics', limited, async (c) => {
-    const request = parse(await rawParameters(c), c.get('principal'));
-    return respond(c, await answerMetrics(deps, request));
-  });
+  addMetricsRoutes(app, deps);
   app.get('/v1/hours', (c) => answerHours(deps, c));
   app.get('/v1/restatements', (c) => answerRestatements(deps, c));
   addAdminRoutes(app, deps);
-  for (const feature of deps.features ?? []) feature.add(app);
-  return { fetch: async (req) => app.fetch(req) };
+  for (const feature of features) feature.add(app);
+  addDocs(app, operations);
+  return { app, operations };
 }
 
 /** An operator's requests go on: they show how far it is. */
@@ -110,38 +142,4 @@ function refuseWhileRebuilding({ isRebuilding }: ApiDeps): MiddlewareHandler<Api
     }
     await next();
   };
-}
-
-/** A query with as many of the longest ids as are allowed must fit. */
-function bodyBytesMax(maxAdIds: number): number {
-  return Math.max(1 << 20, maxAdIds * 140);
-}
-
-function refuseBody(maxBytes: number): never {
-  throw new Problem(413, 'body_too_large', `A body has at most ${maxBytes} bytes here.`, {
-    hint: 'Ask for fewer ids at once.',
-  });
-}
-
-function respond(c: Context<ApiEnv>, answer: MetricsAnswer): Response {
-  const type = accepts(c, {
-    header: 'Accept',
-    supports: ['application/json', 'text/csv'],
-    default: 'application/json',
-  });
-  const headers = { ...metricsHeaders(answer), ...linkHeader(c, answer), Vary: 'Accept' };
-  if (type !== 'text/csv') return c.json(metricsJson(answer), 200, headers);
-  return c.body(metricsCsv(answer), 200, {
-    ...headers,
-    'Content-Type': 'text/csv; charset=utf-8; header=present',
-    'Content-Disposition': 'attachment; filename="clicks.csv"',
-  });
-}
-
-/** Only a GET's next page has an address. */
-function linkHeader(c: Context<ApiEnv>, { nextCursor }: MetricsAnswer): Record<string, string> {
-  if (nextCursor === null || c.req.method === 'POST') return {};
-  const url = new URL(c.req.url);
-  url.searchParams.set('cursor', nextCursor);
-  return { Link: `<${url.pathname}${url.search}>; rel="next"` };
 }

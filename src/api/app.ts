@@ -2,10 +2,12 @@
 import { Hono } from 'hono';
 import { methodNotAllowed } from 'hono/method-not-allowed';
 import type { Principal } from '../auth/tokens.ts';
+import type { PendingAct } from './acts.ts';
 import { type ErrorLog, Problem, problemResponse, toProblem } from './problem.ts';
 
 export interface ApiEnv {
-  Variables: { principal: Principal };
+  Bindings: { readonly peerAddress?: string };
+  Variables: { principal: Principal; act?: PendingAct };
 }
 export type ApiApp = Hono<ApiEnv>;
 
@@ -14,7 +16,8 @@ export function newApp(log: ErrorLog): ApiApp {
   app.use(async (c, next) => {
     await next();
     c.res.headers.set('X-Content-Type-Options', 'nosniff');
-    c.res.headers.set('Cache-Control', 'no-store');
+    // A file whose name changes with its content says itself how long it is good.
+    if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store');
   });
   const onMethodNotAllowed = (_: unknown, methods: string[]): Response => {
     const allowed = methods.join(', ');

@@ -1,21 +1,39 @@
 /** Who asks: bearer tokens, and what each scope may see. */
 import type { MiddlewareHandler } from 'hono';
+import type { RequestLimits } from '../auth/limits.ts';
+import type { RateDecision } from '../auth/rate-limit.ts';
 import type { Principal, TokenStore } from '../auth/tokens.ts';
 import type { ApiEnv } from './app.ts';
 import { Problem, parameterProblem } from './problem.ts';
 
 const REALM = 'Bearer realm="clickledger"';
 
-export function requireToken(tokens: Pick<TokenStore, 'authenticate'>): MiddlewareHandler<ApiEnv> {
+export interface AccessParts {
+  readonly tokens: Pick<TokenStore, 'authenticate'>;
+  readonly limits: RequestLimits;
+}
+
+/** Every answer to a token says how many more requests it may send. */
+export function requireToken(parts: AccessParts): MiddlewareHandler<ApiEnv> {
   return async (c, next) => {
-    c.set('principal', principalOf(tokens, c.req.header('Authorization')));
+    const principal = principalOf(parts, c.req.header('Authorization'), c.env?.peerAddress);
+    c.set('principal', principal);
+    const decision = parts.limits.tokens?.take(principal.tokenId);
+    if (decision === undefined) return next();
+    if (!decision.allowed) {
+      throw tooMany(decision, `This token has ${decision.limit} requests a minute.`);
+    }
     await next();
+    for (const [name, value] of Object.entries(rateHeaders(decision))) {
+      c.res.headers.set(name, value);
+    }
   };
 }
 
 function principalOf(
-  tokens: Pick<TokenStore, 'authenticate'>,
+  { tokens, limits }: AccessParts,
   header: string | undefined,
+  peerAddress = 'unknown',
 ): Principal {
   if (header === undefined) {
     throw new Problem(401, 'token_missing', 'The request carries no token.', {
@@ -23,12 +41,40 @@ function principalOf(
       headers: { 'WWW-Authenticate': REALM },
     });
   }
-  const token = /^Bearer +([^\s]+)\s*$/i.exec(header)?.[1];
-  const principal = token === undefined ? null : tokens.authenticate(token);
-  if (principal !== null) return principal;
+  const token = /^Bearer +([^\s]+)\s*$/i.exec(header)?.[1] ?? '';
+  const refusal = limits.failed.refusal(peerAddress, token);
+  if (refusal !== null) {
+    throw tooMany(refusal, 'Too many wrong tokens came from this address.');
+  }
+  const principal = tokens.authenticate(token);
+  if (principal !== null) {
+    limits.failed.succeeded(token);
+    return principal;
+  }
+  limits.failed.failed(peerAddress, token);
   throw new Problem(401, 'token_invalid', 'The token is unknown, revoked or expired.', {
     headers: { 'WWW-Authenticate': `${REALM}, error="invalid_token"` },
   });
+}
+
+function tooMany(decision: RateDecision, detail: string): Problem {
+  return new Problem(429, 'rate_limited', detail, {
+    hint: 'Repeat the request after as many seconds as Retry-After says.',
+    headers: { ...rateHeaders(decision), 'Retry-After': seconds(decision.retryAfterMs) },
+  });
+}
+
+function rateHeaders({ limit, remaining, resetMs }: RateDecision): Record<string, string> {
+  return {
+    'RateLimit-Limit': String(limit),
+    'RateLimit-Remaining': String(remaining),
+    'RateLimit-Reset': seconds(resetMs),
+  };
+}
+
+/** Rounded up: who waits that long is not refused again. */
+function seconds(ms: number): string {
+  return String(Math.ceil(ms / 1000));
 }
 
 export const requireAdmin: MiddlewareHandler<ApiEnv> = async (c, next) => {

@@ -66,11 +66,16 @@ function fingerprint({ query, fillZero }: MetricsRequest): string {
     sorted(query.campaignIds),
     sorted(query.countries),
     sorted(query.devices),
+    sorted(query.adIdsNot),
+    sorted(query.campaignIdsNot),
+    sorted(query.countriesNot),
+    sorted(query.devicesNot),
     query.fromMs,
     query.toMs,
     query.granularity,
     query.timezone,
     query.groupBy,
+    query.orderBy,
     fillZero,
   ];
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 16);

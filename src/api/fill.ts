@@ -16,8 +16,8 @@ export async function filledPage(
 ): Promise<MetricsPage> {
   const { granularity, timezone, limit } = query;
   const buckets = bucketsOf(granularity, timezone, query.fromMs, query.toMs);
-  const ads = query.groupBy.includes('ad') ? [...(query.adIds ?? [])].sort() : [undefined];
-  assert(ads.length > 0, 'a filled query by ad names its ads');
+  const ads = query.groupBy.includes('ad') ? adsOf(query) : [undefined];
+  if (ads.length === 0) return { rows: [], next: undefined };
   const cells = buckets.count * ads.length;
   const begin = cellOf(query.after, cells);
   const end = Math.min(cells, begin + limit);
@@ -46,6 +46,13 @@ export async function filledPage(
     rows.push({ bucketStart, adId, ...none, clicks: clicks.get(keyOf(bucketStart, adId)) ?? 0 });
   }
   return { rows, next: end < cells ? [String(end)] : undefined };
+}
+
+/** The ads that were asked for, without those that were left out. */
+function adsOf({ adIds, adIdsNot = [] }: MetricsQuery): string[] {
+  assert(adIds !== undefined, 'a filled query by ad names its ads');
+  const not = new Set(adIdsNot);
+  return adIds.filter((adId) => !not.has(adId)).sort();
 }
 
 function keyOf(bucketStart: string | undefined, adId: string | undefined): string {

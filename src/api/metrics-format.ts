@@ -1,12 +1,13 @@
 /**
- * A metrics answer as JSON or as CSV: the same rows with the same numbers.
+ * A metrics answer as JSON, CSV or NDJSON: the same rows with the same numbers.
  *
  * Ids are texts in both. CSV follows RFC 4180; a cell that a spreadsheet would take for a formula
  * gets a `'` in front. Of all values only an id that begins with `-` can be such a cell; programs
  * that must have it exactly take JSON.
  */
+import { csvCell } from '../platform/csv-cell.ts';
 import { formatInZone } from '../warehouse/buckets.ts';
-import type { AnswerRow, MetricsAnswer } from './metrics.ts';
+import type { AnswerFrame, AnswerRow, MetricsAnswer } from './metrics.ts';
 
 export const INTERVAL = '[from,to)';
 
@@ -23,24 +24,31 @@ export function instantOrNull(ms: number): string | null {
   return Number.isFinite(ms) && ms > 0 ? new Date(ms).toISOString() : null;
 }
 
-export function metricsJson(answer: MetricsAnswer): object {
-  const { query, rows, nextCursor } = answer;
+/** Which rows an answer is about, and how far their numbers are known. */
+export function frameJson({ query, finalUntilMs, asOfMs }: AnswerFrame): object {
   return {
-    rows: rows.map(jsonRow),
-    final_until: instantOrNull(answer.finalUntilMs),
+    final_until: instantOrNull(finalUntilMs),
     from: formatInZone(query.fromMs, query.timezone),
     to: formatInZone(query.toMs, query.timezone),
     interval: INTERVAL,
     timezone: query.timezone,
     granularity: query.granularity,
-    as_of: instantOrNull(answer.asOfMs),
+    as_of: instantOrNull(asOfMs),
+  };
+}
+
+export function metricsJson(answer: MetricsAnswer): object {
+  const { rows, nextCursor } = answer;
+  return {
+    rows: rows.map(rowJson),
+    ...frameJson(answer),
     truncated: nextCursor !== null,
     next_cursor: nextCursor,
   };
 }
 
 /** Columns that were not asked for are undefined, and so are left out. */
-function jsonRow(row: AnswerRow): object {
+export function rowJson(row: AnswerRow): object {
   return {
     bucket_start: row.bucketStart,
     ad_id: row.adId,
@@ -66,21 +74,24 @@ export function metricsCsv({ query, rows }: MetricsAnswer): string {
 }
 
 /** What JSON says beside the rows; CSV has room for it in the headers only. */
-export function metricsHeaders(answer: MetricsAnswer): Record<string, string> {
-  const { query, nextCursor } = answer;
-  const finalUntil = instantOrNull(answer.finalUntilMs);
-  const asOf = instantOrNull(answer.asOfMs);
+export function frameHeaders(frame: AnswerFrame): Record<string, string> {
+  const { query } = frame;
+  const finalUntil = instantOrNull(frame.finalUntilMs);
+  const asOf = instantOrNull(frame.asOfMs);
   return {
-    'X-Truncated': String(nextCursor !== null),
     'X-Interval': `${formatInZone(query.fromMs, query.timezone)}/${formatInZone(query.toMs, query.timezone)}`,
     'X-Timezone': query.timezone,
+    'X-Granularity': query.granularity,
     ...(finalUntil === null ? {} : { 'X-Final-Until': finalUntil }),
     ...(asOf === null ? {} : { 'X-As-Of': asOf }),
-    ...(nextCursor === null ? {} : { 'X-Next-Cursor': nextCursor }),
   };
 }
 
-export function csvCell(value: string): string {
-  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+export function metricsHeaders(answer: MetricsAnswer): Record<string, string> {
+  const { nextCursor } = answer;
+  return {
+    'X-Truncated': String(nextCursor !== null),
+    ...frameHeaders(answer),
+    ...(nextCursor === null ? {} : { 'X-Next-Cursor': nextCursor }),
+  };
 }

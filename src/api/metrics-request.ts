@@ -2,11 +2,10 @@
 import { z } from 'zod';
 import type { Principal } from '../auth/tokens.ts';
 import type { Config } from '../config/schema.ts';
-import { DEVICES, isCountry, isId } from '../event/click-event.ts';
-import { quoted } from '../platform/row-types.ts';
-import { DAY_MS } from '../warehouse/buckets.ts';
+import { bucketsOf, DAY_MS } from '../warehouse/buckets.ts';
 import type { Granularity, GroupBy, MetricsQuery } from '../warehouse/port.ts';
-import { oneAdvertiserOf } from './auth.ts';
+import { MAX_SORTED_BUCKETS } from '../warehouse/reader.ts';
+import { filterOf, filterShape, id, rangeShape, timeZone } from './filter.ts';
 import {
   listOf,
   oneOf,
@@ -16,7 +15,9 @@ import {
   wholeNumber,
 } from './parameters.ts';
 import { Problem, parameterProblem } from './problem.ts';
-import { isTimeZone, parseRange, type Range } from './time.ts';
+import { parseRange, type Range } from './time.ts';
+
+export { id, timeZone };
 
 export interface MetricsRequest {
   readonly query: Omit<MetricsQuery, 'after'>;
@@ -26,62 +27,51 @@ export interface MetricsRequest {
 }
 
 const GROUPS: readonly GroupBy[] = ['ad', 'campaign', 'country', 'device'];
-const MAX_COUNTRIES = 26 * 26;
 /** Finer buckets over longer ranges are refused: nobody reads millions of rows by mistake only. */
 const MAX_RANGE_DAYS: Readonly<Record<Granularity, number>> = {
-  minute: 93,
+  minute: 366,
   hour: 1_100,
   day: Number.POSITIVE_INFINITY,
   total: Number.POSITIVE_INFINITY,
 };
 
-export const id = z.string({ error: 'Ids are texts.' }).refine(isId, {
-  error: ({ input }) => `${quoted(String(input))} is no id: 1 to 128 of A–Z a–z 0–9 . _ ~ -`,
-});
+export type Limits = Pick<Config['api'], 'maxRows' | 'maxAdIds'>;
 
-export const timeZone = text('an IANA time zone')
-  .refine(isTimeZone, {
-    error: ({ input }) =>
-      `There is no time zone ${quoted(String(input))}; use a name like Europe/Berlin.`,
-  })
-  .default('UTC');
-
-const country = z
-  .string({ error: 'Countries are texts.' })
-  .transform((value) => value.toUpperCase())
-  .refine(isCountry, {
-    error: ({ input }) =>
-      `${quoted(String(input))} is no country: two letters as in ISO 3166, or ZZ.`,
-  });
-
-type Limits = Pick<Config['api'], 'maxRows' | 'maxAdIds'>;
-
-const schemaOf = ({ maxRows, maxAdIds }: Limits) =>
+export const metricsParameters = ({ maxRows, maxAdIds }: Limits) =>
   z.strictObject({
-    advertiser_id: id.optional(),
-    ad_ids: listOf(id, maxAdIds, 'ad ids').optional(),
-    campaign_ids: listOf(id, maxAdIds, 'campaign ids').optional(),
-    country: listOf(country, MAX_COUNTRIES, 'countries').optional(),
-    device: listOf(oneOf(DEVICES), DEVICES.length, 'devices').optional(),
-    from: text('where the range begins'),
-    to: text('where the range ends; not part of it'),
-    granularity: oneOf(['minute', 'hour', 'day', 'total']).default('day'),
-    group_by: listOf(oneOf([...GROUPS, 'none']), GROUPS.length, 'groups').default(['ad']),
-    timezone: timeZone,
-    fill: oneOf(['none', 'zero']).default('none'),
-    limit: wholeNumber(1, maxRows).default(maxRows),
-    cursor: text('the next_cursor of the page before').optional(),
+    ...rangeShape(),
+    granularity: oneOf(['minute', 'hour', 'day', 'total'])
+      .default('day')
+      .describe(
+        `Length of a bucket. \`minute\` over up to ${MAX_RANGE_DAYS.minute} days, \`hour\` over up to ${MAX_RANGE_DAYS.hour}.`,
+      ),
+    group_by: listOf(oneOf([...GROUPS, 'none']), GROUPS.length, 'groups')
+      .default(['ad'])
+      .describe('What has rows of its own beside the bucket; `none` stands alone.'),
+    ...filterShape(maxAdIds),
+    order_by: oneOf(['bucket', 'clicks', '-clicks'])
+      .default('bucket')
+      .describe(
+        `\`bucket\`: by bucket, then ad, campaign, country, device. \`clicks\`, \`-clicks\`: fewest or most first, over up to ${MAX_SORTED_BUCKETS} buckets.`,
+      ),
+    fill: oneOf(['none', 'zero'])
+      .default('none')
+      .describe('`zero`: buckets without clicks have a row too.'),
+    limit: wholeNumber(1, maxRows).default(maxRows).describe('Most rows of a page.'),
+    cursor: text('the next_cursor of the page before')
+      .optional()
+      .describe('`next_cursor` of the page before.'),
   });
 
 export type ParseMetricsRequest = (raw: RawParameters, principal: Principal) => MetricsRequest;
 
 export function metricsRequestParser(limits: Limits): ParseMetricsRequest {
-  const schema = schemaOf(limits);
+  const schema = metricsParameters(limits);
   return (raw, principal) => toRequest(parseParameters(schema, raw), principal);
 }
 
 function toRequest(
-  params: z.infer<ReturnType<typeof schemaOf>>,
+  params: z.infer<ReturnType<typeof metricsParameters>>,
   principal: Principal,
 ): MetricsRequest {
   const range = parseRange(params.from, params.to, params.timezone);
@@ -89,16 +79,14 @@ function toRequest(
   const groupBy = groupsOf(params.group_by);
   const fillZero = params.fill === 'zero';
   if (fillZero) checkFill(groupBy, params.ad_ids);
+  if (params.order_by !== 'bucket') checkSorted(range, params);
   const query = {
-    advertiserId: oneAdvertiserOf(principal, params.advertiser_id),
-    adIds: params.ad_ids,
-    campaignIds: params.campaign_ids,
-    countries: params.country,
-    devices: params.device,
+    ...filterOf(params, principal),
     ...range,
     granularity: params.granularity,
     timezone: params.timezone,
     groupBy,
+    orderBy: params.order_by,
     limit: params.limit,
   };
   return { query, fillZero, cursor: params.cursor };
@@ -132,4 +120,24 @@ function checkFill(groupBy: readonly GroupBy[], adIds: readonly string[] | undef
   if (groupBy.length === 0 || byAd) return;
   const message = 'zero needs group_by=none, or group_by=ad together with ad_ids.';
   throw parameterProblem([{ parameter: 'fill', message }]);
+}
+
+function checkSorted(
+  { fromMs, toMs }: Range,
+  params: { granularity: Granularity; timezone: string; fill: 'none' | 'zero'; order_by: string },
+): void {
+  const { granularity, timezone, fill, order_by } = params;
+  if (fill === 'zero') {
+    throw parameterProblem([{ parameter: 'fill', message: 'zero needs order_by=bucket.' }]);
+  }
+  const { count } = bucketsOf(granularity, timezone, fromMs, toMs);
+  if (count <= MAX_SORTED_BUCKETS) return;
+  throw new Problem(
+    400,
+    'range_too_long',
+    `order_by=${order_by} takes at most ${MAX_SORTED_BUCKETS} buckets; this range has ${count} by ${granularity}.`,
+    {
+      hint: 'Ask with a coarser granularity, for a shorter range, or with order_by=bucket. GET /v1/ads/top ranks over any range.',
+    },
+  );
 }

@@ -15,11 +15,15 @@ export interface AnswerRow extends MetricsRow {
   readonly final: boolean;
 }
 
-export interface MetricsAnswer {
+/** What an answer says beside its rows. */
+export interface AnswerFrame {
   readonly query: MetricsRequest['query'];
-  readonly rows: readonly AnswerRow[];
   readonly finalUntilMs: number;
   readonly asOfMs: number;
+}
+
+export interface MetricsAnswer extends AnswerFrame {
+  readonly rows: readonly AnswerRow[];
   readonly nextCursor: string | null;
 }
 
@@ -30,18 +34,65 @@ export async function answerMetrics(
   // Before the rows are read: what the warehouse takes meanwhile may be in them, never the other way.
   const asOfMs = parts.asOfMs();
   const { after, finalUntilMs } = positionOf(request, parts.finalUntilMs());
-  const query = { ...request.query, after };
-  const page = request.fillZero
-    ? await filledPage(parts.warehouse, query, finalUntilMs)
-    : await parts.warehouse.metrics(query, finalUntilMs);
-  const isFinal = finality(query, finalUntilMs);
+  const { rows, next } = await readPage(parts, request, { after, finalUntilMs });
   return {
     query: request.query,
-    rows: page.rows.map((row) => ({ ...row, final: isFinal(row.bucketStart) })),
+    rows,
     finalUntilMs,
     asOfMs,
-    nextCursor:
-      page.next === undefined ? null : encodeCursor(request, { after: page.next, finalUntilMs }),
+    nextCursor: next === undefined ? null : encodeCursor(request, { after: next, finalUntilMs }),
+  };
+}
+
+export interface AllRows extends AnswerFrame {
+  readonly pages: AsyncGenerator<readonly AnswerRow[], void>;
+}
+
+/**
+ * Every row of a query, a page at a time and all under one `final_until`; a page is read when the one
+ * before has been taken. The first is read at once: what refuses the query is thrown here.
+ */
+export async function answerAllMetrics(
+  parts: MetricsParts,
+  request: MetricsRequest,
+  pageRows: number,
+): Promise<AllRows> {
+  const asOfMs = parts.asOfMs();
+  const finalUntilMs = parts.finalUntilMs();
+  const paged = { ...request, query: { ...request.query, limit: pageRows } };
+  const page = (after: readonly string[] | undefined) =>
+    readPage(parts, paged, { after, finalUntilMs });
+  const first = await page(undefined);
+  async function* pages(): AsyncGenerator<readonly AnswerRow[], void> {
+    let at = first;
+    for (;;) {
+      yield at.rows;
+      if (at.next === undefined) return;
+      at = await page(at.next);
+    }
+  }
+  return { query: request.query, finalUntilMs, asOfMs, pages: pages() };
+}
+
+interface Page {
+  readonly rows: readonly AnswerRow[];
+  readonly next: readonly string[] | undefined;
+}
+
+async function readPage(
+  { warehouse }: Pick<MetricsParts, 'warehouse'>,
+  request: MetricsRequest,
+  position: { readonly after: readonly string[] | undefined; readonly finalUntilMs: number },
+): Promise<Page> {
+  const { after, finalUntilMs } = position;
+  const query = { ...request.query, after };
+  const page = request.fillZero
+    ? await filledPage(warehouse, query, finalUntilMs)
+    : await warehouse.metrics(query, finalUntilMs);
+  const isFinal = finality(query, finalUntilMs);
+  return {
+    rows: page.rows.map((row) => ({ ...row, final: isFinal(row.bucketStart) })),
+    next: page.next,
   };
 }
 

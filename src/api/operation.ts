@@ -32,6 +32,8 @@ export interface Operation {
   readonly summary: string;
   readonly description?: string;
   readonly scope: OperationScope;
+  /** Its name in the audit log, for what an admin changes: `tokens.create`. */
+  readonly action?: string;
   /** Parameters of the query string (or of the form body, for a POST that takes either). */
   readonly query?: z.ZodObject;
   readonly body?: readonly Content[];

@@ -112,6 +112,11 @@ export class Manifest {
     return [...(this.#byHour.get(hourMs) ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
+  /** Objects are only ever added: as many as before are the same. */
+  objectCount(hourMs: number): number {
+    return this.#byHour.get(hourMs)?.length ?? 0;
+  }
+
   /** Hours that have clicks, ascending. */
   hours(): number[] {
     return [...this.#byHour.keys()].sort((a, b) => a - b);

@@ -1,6 +1,6 @@
 /**
- * The archive's store: named, immutable objects. Adapters: `folder/` (one machine); S3 follows the
- * same shape. Everything above it (Parquet, manifests, the archiver) is common to all adapters.
+ * The archive's store: named, immutable objects. Adapters: `folder/` (one machine) and `s3/` (a
+ * bucket). Everything above it (Parquet, manifests, the archiver) is common to all adapters.
  *
  * Object names are relative, `/`-separated, of `A–Z a–z 0–9 . _ = -` per segment.
  */

@@ -15,7 +15,8 @@ export interface DeadRecord {
   readonly bytes: Uint8Array;
 }
 
-export type ColumnType = 'string' | 'bytes' | 'int32' | 'int64' | 'timestamp';
+/** A `date` is its number of days since 1970-01-01. */
+export type ColumnType = 'string' | 'bytes' | 'int32' | 'int64' | 'timestamp' | 'date';
 export type ColumnValue = string | number | bigint | Uint8Array;
 
 export interface Column<Row> {
@@ -85,6 +86,7 @@ const PHYSICAL: Record<ColumnType, Pick<SchemaElement, 'type' | 'converted_type'
   int32: { type: 'INT32' },
   int64: { type: 'INT64' },
   timestamp: { type: 'INT64', converted_type: 'TIMESTAMP_MILLIS' },
+  date: { type: 'INT32', converted_type: 'DATE' },
 };
 
 /** Nothing is nullable: an empty text is an empty text. ClickHouse reads times as DateTime64(3, 'UTC'). */

@@ -44,6 +44,7 @@ export interface TokenStore {
   revoke(idOrToken: string): boolean;
   /** Newest first. */
   list(): TokenInfo[];
+  get(id: string): TokenInfo | null;
   close(): void;
 }
 
@@ -152,9 +153,20 @@ class SqliteTokenStore implements TokenStore {
       .all();
   }
 
+  get(id: string): TokenInfo | null {
+    return this.#db
+      .query<TokenInfo, [string]>(`SELECT ${COLUMNS} FROM tokens WHERE id = ?`)
+      .get(id);
+  }
+
   close(): void {
     this.#db.close();
   }
+}
+
+/** In words, for the audit log. */
+export function scopeText(scope: TokenScope): string {
+  return scope.scope === 'read' ? `read ${scope.advertiserId}` : 'admin';
 }
 
 function hashOf(token: string): Buffer {

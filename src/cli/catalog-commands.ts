@@ -1,13 +1,15 @@
 /** Ads, signing keys, links and tokens: stores that work whether or not the product runs. */
 import type { Command } from 'commander';
-import { importAds } from '../ads/import.ts';
+import { type ImportResult, importAds } from '../ads/import.ts';
 import { createKey, retireKey } from '../ads/keys.ts';
-import type { TokenScope } from '../auth/tokens.ts';
+import { scopeText, type TokenScope } from '../auth/tokens.ts';
 import { isId } from '../event/click-event.ts';
 import { shiftedClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
-import { withCatalog, withTokens } from '../roles/access.ts';
+import { recorded, withCatalog, withTokens } from '../roles/access.ts';
+import { refuseImportOfSynced } from '../roles/catalog-sync.ts';
 import { signedLink } from '../signing/signature.ts';
+import { adsStatusText } from './ads-status.ts';
 import {
   type CommonFlags,
   configOf,
@@ -38,26 +40,33 @@ function addAdsCommands(program: Command): void {
     )
     .action(async (file: string, flags: CommonFlags) => {
       const progress = progressLine();
-      const result = await withCatalog(configOf(flags), (catalog) =>
-        importAds(file, catalog, {
-          onProgress: ({ phase, done }) => progress(`${phase} ads`, done),
-        }),
+      const config = configOf(flags);
+      refuseImportOfSynced(config);
+      const { rows, added, changed, unchanged } = await recorded(
+        config,
+        { action: 'ads.import' },
+        () =>
+          withCatalog(config, async (catalog) => {
+            const result = await importAds(file, catalog, {
+              onProgress: ({ phase, done }) => progress(`${phase} ads`, done),
+            });
+            endProgress();
+            if (result.ok) return result;
+            throw importRefused(file, result);
+          }),
       );
-      endProgress();
-      if (result.ok) {
-        const { rows, added, changed, unchanged } = result;
-        print(`${rows} ads: ${added} added, ${changed} changed, ${unchanged} unchanged`);
-        return;
-      }
-      const lines = result.problems.map(({ line, reason }) => `  line ${line}: ${reason}`);
-      const more = result.problemCount - result.problems.length;
-      if (more > 0) lines.push(`  … and ${more} more`);
-      throw new LedgerError(
-        'import_invalid',
-        `${file}: ${result.problemCount} of ${result.rows} rows are wrong; nothing was imported\n${lines.join('\n')}`,
-      );
+      print(`${rows} ads: ${added} added, ${changed} changed, ${unchanged} unchanged`);
     });
 
+  withCommonFlags(ads.command('status').description('show where ads come from, and rows left out'))
+    .option('--limit <n>', 'most rows to show', '20')
+    .action(async (flags: CommonFlags & { limit: string }) => {
+      const limit = positive(flags.limit, '--limit');
+      const config = configOf(flags);
+      await withCatalog(config, async (catalog) => {
+        print(adsStatusText(catalog, { config, limit }));
+      });
+    });
   withCommonFlags(ads.command('list').description('list ads by id'))
     .option('--advertiser <id>', 'only this advertiser’s')
     .option('--after <ad-id>', 'continue after this ad')
@@ -88,14 +97,31 @@ function addAdsCommands(program: Command): void {
     });
 }
 
+function importRefused(
+  file: string,
+  { rows, problems, problemCount }: Extract<ImportResult, { readonly ok: false }>,
+): LedgerError {
+  const lines = problems.map(({ line, reason }) => `  line ${line}: ${reason}`);
+  const more = problemCount - problems.length;
+  if (more > 0) lines.push(`  … and ${more} more`);
+  return new LedgerError(
+    'import_invalid',
+    `${file}: ${problemCount} of ${rows} rows are wrong; nothing was imported\n${lines.join('\n')}`,
+  );
+}
+
 function addKeyCommands(program: Command): void {
   const key = program.command('key').description('create, list and retire signing keys');
   withCommonFlags(
     key.command('create [kid]').description('create a signing key; both old and new verify'),
   ).action(async (kid: string | undefined, flags: CommonFlags) => {
     const config = configOf(flags);
-    const created = await withCatalog(config, (catalog) =>
-      createKey(catalog, shiftedClock(config.clockOffsetMs), kid),
+    const created = await recorded(config, { action: 'keys.create' }, (note) =>
+      withCatalog(config, async (catalog) => {
+        const key = await createKey(catalog, shiftedClock(config.clockOffsetMs), kid);
+        note({ target: key.kid });
+        return key;
+      }),
     );
     print(`kid     ${created.kid}\nsecret  ${created.secret}`);
   });
@@ -116,13 +142,19 @@ function addKeyCommands(program: Command): void {
     });
   withCommonFlags(
     key.command('retire <kid>').description('retire a signing key; its links get 403'),
-  ).action(async (kid: string, flags: CommonFlags) => {
-    const config = configOf(flags);
-    await withCatalog(config, (catalog) =>
-      retireKey(catalog, shiftedClock(config.clockOffsetMs), kid),
-    );
-    print(`retired ${kid}`);
-  });
+  )
+    .option('--force', 'also the last active key; every click gets 403 then')
+    .action(async (kid: string, flags: CommonFlags & { force?: boolean }) => {
+      const config = configOf(flags);
+      await recorded(config, { action: 'keys.retire', target: kid }, (note) => {
+        const { force = false } = flags;
+        if (force) note({ detail: 'force' });
+        return withCatalog(config, (catalog) =>
+          retireKey(catalog, shiftedClock(config.clockOffsetMs), { kid, force }),
+        );
+      });
+      print(`retired ${kid}`);
+    });
 }
 
 function addSignCommand(program: Command): void {
@@ -153,33 +185,7 @@ function addSignCommand(program: Command): void {
 
 function addTokenCommands(program: Command): void {
   const token = program.command('token').description('create, list and revoke API tokens');
-  withCommonFlags(token.command('create').description('create a token; it is shown once'))
-    .option('--advertiser <id>', 'may read this advertiser’s numbers')
-    .option('--admin', 'may do everything')
-    .option('--name <text>', 'what it is for')
-    .option('--expires <time>', 'ISO 8601 with a zone')
-    .action(
-      async (
-        flags: CommonFlags & {
-          advertiser?: string;
-          admin?: boolean;
-          name?: string;
-          expires?: string;
-        },
-      ) => {
-        const config = configOf(flags);
-        const nowMs = shiftedClock(config.clockOffsetMs)();
-        const scope = scopeOf(flags);
-        const options = {
-          ...(flags.name === undefined ? {} : { name: flags.name }),
-          ...(flags.expires === undefined
-            ? {}
-            : { expiresAtMs: timeOf(flags.expires, nowMs, '--expires') }),
-        };
-        const created = await withTokens(config, (tokens) => tokens.create(scope, options));
-        print(created.token);
-      },
-    );
+  addTokenCreate(token);
   withCommonFlags(token.command('list').description('list tokens (never their text)')).action(
     async (flags: CommonFlags) => {
       const rows = await withTokens(configOf(flags), (tokens) =>
@@ -207,13 +213,50 @@ function addTokenCommands(program: Command): void {
   withCommonFlags(
     token.command('revoke <id-or-token>').description('revoke a token at once'),
   ).action(async (idOrToken: string, flags: CommonFlags) => {
-    if (!(await withTokens(configOf(flags), (tokens) => tokens.revoke(idOrToken)))) {
-      throw new LedgerError('token_unknown', 'no token in force has this id', {
-        hint: '"clickledger token list" shows them.',
-      });
-    }
+    const config = configOf(flags);
+    await recorded(config, { action: 'tokens.revoke', target: idOrToken }, async () => {
+      if (!(await withTokens(config, (tokens) => tokens.revoke(idOrToken)))) {
+        throw new LedgerError('token_unknown', 'no token in force has this id', {
+          hint: '"clickledger token list" shows them.',
+        });
+      }
+    });
     print('revoked');
   });
+}
+
+function addTokenCreate(token: Command): void {
+  withCommonFlags(token.command('create').description('create a token; it is shown once'))
+    .option('--advertiser <id>', 'may read this advertiser’s numbers')
+    .option('--admin', 'may do everything')
+    .option('--name <text>', 'what it is for')
+    .option('--expires <time>', 'ISO 8601 with a zone')
+    .action(
+      async (
+        flags: CommonFlags & {
+          advertiser?: string;
+          admin?: boolean;
+          name?: string;
+          expires?: string;
+        },
+      ) => {
+        const config = configOf(flags);
+        const nowMs = shiftedClock(config.clockOffsetMs)();
+        const scope = scopeOf(flags);
+        const options = {
+          ...(flags.name === undefined ? {} : { name: flags.name }),
+          ...(flags.expires === undefined
+            ? {}
+            : { expiresAtMs: timeOf(flags.expires, nowMs, '--expires') }),
+        };
+        const created = await recorded(config, { action: 'tokens.create' }, async (note) => {
+          const made = await withTokens(config, (tokens) => tokens.create(scope, options));
+          note({ target: made.id, detail: scopeText(scope) });
+          return made;
+        });
+        print(created.token);
+      },
+    );
 }
 
 function scopeOf(flags: { advertiser?: string; admin?: boolean }): TokenScope {

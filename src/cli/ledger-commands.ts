@@ -5,6 +5,7 @@ import { readIngestFile } from '../ingest/file.ts';
 import { shiftedClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { withLedger } from '../roles/access.ts';
+import { readVerdictFile } from '../verdicts/file.ts';
 import { positive } from './catalog-commands.ts';
 import {
   type CommonFlags,
@@ -20,6 +21,7 @@ import {
 
 export function addLedgerCommands(program: Command): void {
   addIngest(program);
+  addVerdicts(program);
   addReconcile(program);
   addStatus(program);
   addDeadLetters(program);
@@ -43,6 +45,30 @@ function addIngest(program: Command): void {
       );
       endProgress();
       print(`${outcome.taken} clicks taken`);
+    });
+}
+
+function addVerdicts(program: Command): void {
+  withCommonFlags(
+    program
+      .command('verdicts <file>')
+      .description(
+        'take verdicts that clicks are invalid, or valid after all (NDJSON, CSV, - for stdin)',
+      ),
+  )
+    .addHelpText(
+      'after',
+      '\nColumns: impression_id, valid (true or false), reason.\nTaking the same file twice changes nothing.',
+    )
+    .action(async (file: string, flags: CommonFlags) => {
+      const outcome = await withLedger(configOf(flags), (admin) =>
+        admin.verdicts(readVerdictFile(file), progressLine()),
+      );
+      endProgress();
+      print(`${outcome.taken} verdicts taken, ${outcome.new} of them new`);
+      if (outcome.hours.length > 0) {
+        print(`the next reconcile restates ${outcome.hours.length} final hours`);
+      }
     });
 }
 
@@ -72,6 +98,7 @@ function addReconcile(program: Command): void {
         String(hour.counted),
         String(hour.duplicate),
         String(hour.notBillable),
+        String(hour.invalid),
         `${(hour.driftMax * 100).toFixed(3)} %${driftAlert ? ' !' : ''}`,
       ]);
       const headings = [
@@ -82,6 +109,7 @@ function addReconcile(program: Command): void {
         'counted',
         'duplicate',
         'not billable',
+        'invalid',
         'drift',
       ];
       if (rows.length > 0) print(table(headings, rows));

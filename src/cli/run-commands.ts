@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { describeConfig } from '../config/describe.ts';
 import { configSchema } from '../config/schema.ts';
+import { createLogger, type Logger } from '../platform/logger.ts';
 import { runClickWorker } from '../roles/click.ts';
 import { runLedger } from '../roles/ledger.ts';
 import { runUp } from '../roles/up.ts';
@@ -29,14 +30,46 @@ export function addRunCommands(program: Command): void {
 
   program
     .command('run-role <role> [index]', { hidden: true })
-    .requiredOption('--config-json <json>')
+    .requiredOption('--config-json <json>', '"-": the first line of the standard input')
     .action(async (role: string, index: string | undefined, flags: { configJson: string }) => {
-      const effective = configSchema.parse(JSON.parse(flags.configJson));
+      // Before the first wait: an input that ends meanwhile must be noticed.
       const stop = supervisedStopSignal();
-      if (role === 'up') await runUp(effective, stop, print);
-      else if (role === 'click') await runClickWorker(effective, Number(index), stop);
-      else await runLedger(effective, stop);
+      const json = flags.configJson === '-' ? await firstInputLine() : flags.configJson;
+      const effective = configSchema.parse(JSON.parse(json));
+      await orLog(
+        createLogger(effective.logLevel, [role, index].join('-').replace(/-$/, '')),
+        () => {
+          if (role === 'up') return runUp(effective, stop, print);
+          if (role === 'click') return runClickWorker(effective, Number(index), stop);
+          return runLedger(effective, stop);
+        },
+      );
     });
+}
+
+/** The input stays open after it: its end means that the supervisor is gone. */
+function firstInputLine(): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    process.stdin.setEncoding('utf8');
+    process.stdin.on('data', (chunk: string) => {
+      text += chunk;
+      const end = text.indexOf('\n');
+      if (end >= 0) resolve(text.slice(0, end));
+    });
+    process.stdin.on('end', () => reject(new Error('the input ended before the configuration')));
+  });
+}
+
+/** Nobody reads the terminal of a supervised process: what ends it is a log line like any other. */
+async function orLog(logger: Logger, run: () => Promise<void>): Promise<void> {
+  const end = (error: unknown): never => {
+    logger.fatal({ err: error }, 'ended by an error');
+    process.exit(1);
+  };
+  process.on('uncaughtException', end);
+  process.on('unhandledRejection', end);
+  await run().catch(end);
 }
 
 /** Aborts on the first SIGINT or SIGTERM; a second one ends the process at once. */

@@ -5,6 +5,7 @@
  * `opsFetch` answered apart).
  */
 import type { ClickClass } from '../event/click-event.ts';
+import { LatencyCounts } from '../platform/latency-counts.ts';
 
 export const CLICK_REASONS = [
   'redirected_click',
@@ -41,9 +42,15 @@ export interface ClickMetrics {
    * `trustedProxies` is too low: the proxy's own address is taken for the client's.
    */
   address(isPrivate: boolean): void;
+  /** A redirect was answered, this long after its request was taken. */
+  redirected(latencyMs: number): void;
   /** The configured header held no usable address and the peer's was taken instead. */
   forwardedInvalid(): void;
 }
+
+export const REDIRECT_BOUNDS_MS = [
+  0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 250, 1_000, 5_000,
+] as const;
 
 /** Counts in plain fields; whoever exports metrics reads them. */
 export class ClickCounters implements ClickMetrics {
@@ -54,6 +61,7 @@ export class ClickCounters implements ClickMetrics {
   addresses = 0;
   addressesPrivate = 0;
   xffInvalid = 0;
+  readonly redirects = new LatencyCounts(REDIRECT_BOUNDS_MS);
 
   outcome(reason: ClickReason): void {
     this.outcomes[reason] += 1;
@@ -62,6 +70,10 @@ export class ClickCounters implements ClickMetrics {
   address(isPrivate: boolean): void {
     this.addresses += 1;
     if (isPrivate) this.addressesPrivate += 1;
+  }
+
+  redirected(latencyMs: number): void {
+    this.redirects.observe(latencyMs);
   }
 
   forwardedInvalid(): void {

@@ -20,8 +20,9 @@ import type { Config } from '../config/schema.ts';
 import type { ClickEvent } from '../event/click-event.ts';
 import { encodeEvent, MAX_EVENT_BYTES } from '../event/codec.ts';
 import type { ClickLogWriter } from '../log/port.ts';
-import type { Clock } from '../platform/clock.ts';
+import { type Clock, monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
+import type { ClickTrace, ClickTracer } from '../telemetry/port.ts';
 import { Agents, deviceByHints } from './agent.ts';
 import { classify } from './classify.ts';
 import type { GeoLookup } from './geo.ts';
@@ -47,6 +48,8 @@ export interface ClickServiceOptions {
   readonly geo: GeoLookup;
   readonly clock: Clock;
   readonly metrics: ClickMetrics;
+  /** Traces sampled clicks; null or left out: none. */
+  readonly tracer?: ClickTracer | null;
   /** Answers paths other than the click's; null or left out: 404. */
   readonly opsFetch?: OpsFetch;
   /** Hears of errors that nobody expected; the request itself got 503 and counts as `internal`. */
@@ -64,8 +67,17 @@ export function createClickService(options: ClickServiceOptions): ClickService {
   return { fetch: (req, server) => flow.fetch(req, server), drain: () => flow.drain() };
 }
 
+/** A click on its way through the log: what is known of it, and what it gets when it is durable. */
+interface Taken {
+  readonly event: ClickEvent;
+  readonly response: Response;
+  readonly startedMs: number;
+  readonly trace: ClickTrace | null;
+}
+
 class ClickFlow {
   readonly #options: ClickServiceOptions;
+  readonly #tracer: ClickTracer | null;
   readonly #keys: KeyRing;
   readonly #targets = new Targets();
   readonly #places: Places;
@@ -77,6 +89,7 @@ class ClickFlow {
 
   constructor(options: ClickServiceOptions) {
     this.#options = options;
+    this.#tracer = options.tracer ?? null;
     this.#keys = new KeyRing(options.ads);
     this.#places = new Places(options);
   }
@@ -95,6 +108,7 @@ class ClickFlow {
   }
 
   #answer(req: Request, server: PeerSource): Response | Promise<Response> {
+    const startedMs = monotonicMs();
     const url = req.url;
     const pathAt = pathStart(url);
     if (!isClickPath(url, pathAt)) return this.#notAClick(req, pathOf(url, pathAt));
@@ -108,16 +122,21 @@ class ClickFlow {
     if (typeof params === 'string') return this.#refuse(params, isHead);
     const clickedAtMs = this.#options.clock();
     const { imp, ad: adId, sig, kid } = params;
+    const trace = this.#tracer?.begin(imp, clickedAtMs, startedMs) ?? null;
     if (!this.#keys.verifier().verify(imp, adId, sig, kid)) {
       return this.#refuse('bad_signature', isHead);
     }
+    trace?.step('verify');
     const ad = this.#options.ads.find(adId);
     if (ad === null) return this.#refuse('unknown_ad', isHead);
+    trace?.step('find ad');
     const fill = this.#targets.of(ad.targetUrl);
     if (fill === null) return this.#refuse('bad_target', isHead);
     const event = this.#event(req, server, params, ad, clickedAtMs);
     const location = fill(event, ad.passQuery ? otherParts(url, pathAt) : []);
-    return this.#log(event, redirect(location));
+    const response = redirect(location);
+    trace?.step('prepare');
+    return this.#log({ event, response, startedMs, trace });
   }
 
   #event(
@@ -152,12 +171,11 @@ class ClickFlow {
     };
   }
 
-  #log(event: ClickEvent, response: Response): Response | Promise<Response> {
-    const isHead = event.class === 'head';
+  #log(taken: Taken): Response | Promise<Response> {
     if (this.#pending >= this.#options.config.maxPending) {
-      return this.#logRefused('log_unavailable', response, isHead);
+      return this.#logRefused('log_unavailable', taken);
     }
-    const length = encodeEvent(event, this.#buffer, 0);
+    const length = encodeEvent(taken.event, this.#buffer, 0);
     return new Promise((resolve) => {
       // A log that calls back twice, or calls back and throws, must not answer or count twice.
       let isOpen = true;
@@ -166,7 +184,7 @@ class ClickFlow {
         this.#options.log.append(this.#buffer, length, (error) => {
           if (!isOpen) return;
           isOpen = false;
-          this.#settle(resolve, this.#afterLog(error, event, response));
+          this.#settle(resolve, this.#afterLog(error, taken));
         });
       } catch (error) {
         if (!isOpen) return;
@@ -174,17 +192,20 @@ class ClickFlow {
         this.#settle(
           resolve,
           isLogRefusal(error)
-            ? this.#logRefused('log_unavailable', response, isHead)
-            : this.#internal(error, isHead),
+            ? this.#logRefused('log_unavailable', taken)
+            : this.#internal(error, taken.event.class === 'head'),
         );
       }
     });
   }
 
-  #afterLog(error: Error | null, event: ClickEvent, response: Response): Response {
-    if (error !== null) return this.#logRefused('log_failed', response, event.class === 'head');
-    this.#options.metrics.outcome(REDIRECTED[event.class]);
-    return response;
+  #afterLog(error: Error | null, taken: Taken): Response {
+    if (error !== null) return this.#logRefused('log_failed', taken);
+    const { metrics } = this.#options;
+    metrics.outcome(REDIRECTED[taken.event.class]);
+    metrics.redirected(monotonicMs() - taken.startedMs);
+    taken.trace?.end(taken.event, null);
+    return taken.response;
   }
 
   #settle(resolve: (answer: Response) => void, answer: Response): void {
@@ -194,14 +215,13 @@ class ClickFlow {
   }
 
   /** Nothing is durable: refuse, or redirect all the same if the configuration gives clicks away. */
-  #logRefused(
-    reason: 'log_unavailable' | 'log_failed',
-    response: Response,
-    isHead: boolean,
-  ): Response {
-    if (this.#options.config.onLogFailure === 'refuse') return this.#refuse(reason, isHead);
+  #logRefused(reason: 'log_unavailable' | 'log_failed', taken: Taken): Response {
+    taken.trace?.end(taken.event, reason);
+    if (this.#options.config.onLogFailure === 'refuse') {
+      return this.#refuse(reason, taken.event.class === 'head');
+    }
     this.#options.metrics.outcome('given_away');
-    return response;
+    return taken.response;
   }
 
   #notAClick(req: Request, path: string): Response | Promise<Response> {

@@ -7,10 +7,13 @@ import { RELATIONS } from './relations.ts';
 import type { Config } from './schema.ts';
 import { SECTIONS, SETTINGS, type Setting, valueAt } from './settings.ts';
 
-/** The effective configuration as a file that gives this same configuration. */
+/** The effective configuration as a file that gives this same configuration, but for secrets. */
 export function describeConfig(config: Config): string {
-  const settingLine = (setting: Setting): string =>
-    stringify({ [lastName(setting)]: valueAt(config, setting) }).trimEnd();
+  const settingLine = (setting: Setting): string => {
+    const value = valueAt(config, setting);
+    if (setting.isSecret && value !== '') return `# ${lastName(setting)} = (set, and not shown)`;
+    return stringify({ [lastName(setting)]: value }).trimEnd();
+  };
   const tables = SECTIONS.map((section) =>
     [`\n[${section}]`, ...inSection(section).map(settingLine)].join('\n'),
   );
@@ -38,7 +41,8 @@ Unknown keys and unknown \`CLICKLEDGER_*\` variables are refused. All problems a
 \`clickledger config check\` prints the effective configuration and starts nothing.
 
 Durations are in milliseconds and end in \`_ms\`, sizes in bytes and end in \`_bytes\`.
-\`CLICKLEDGER_DATA\` is short for \`CLICKLEDGER_DATA_DIR\`.
+\`CLICKLEDGER_DATA\` is short for \`CLICKLEDGER_DATA_DIR\`, \`CLICKHOUSE_PASSWORD\` for
+\`CLICKLEDGER_WAREHOUSE_CLICKHOUSE_PASSWORD\`.
 
 On Kubernetes, a service called \`clickledger\` or \`clickledger-click\` makes the cluster set
 variables with our prefix in every pod (\`CLICKLEDGER_PORT=tcp://…\`). Set

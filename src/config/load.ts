@@ -100,7 +100,7 @@ function readFile(file: string | undefined, defaultFile: string): Reading {
 function readEnvironment(env: ConfigSources['env']): Reading {
   const reading: Reading = { given: [], problems: [] };
   for (const [name, text] of Object.entries(env)) {
-    if (!name.startsWith(ENV_PREFIX) || text === undefined) continue;
+    if (text === undefined || !(name.startsWith(ENV_PREFIX) || name in ENV_ALIASES)) continue;
     const target = ENV_ALIASES[name] ?? name;
     const setting = settingByEnvName(target);
     if (setting === undefined) {
@@ -117,17 +117,16 @@ function readEnvironment(env: ConfigSources['env']): Reading {
 
 function readFlags(flags: ConfigInput): Reading {
   const reading: Reading = { given: [], problems: [] };
-  for (const [name, value] of Object.entries(flags)) {
-    const key = snakeCase(name);
-    if (!SECTIONS.includes(key) || !isTable(value)) {
-      take(reading, key, value, 'command line');
-      continue;
-    }
-    for (const [inner, innerValue] of Object.entries(value)) {
-      take(reading, `${key}.${snakeCase(inner)}`, innerValue, 'command line');
-    }
-  }
+  takeTable(reading, flags, '');
   return reading;
+}
+
+function takeTable(reading: Reading, table: object, prefix: string): void {
+  for (const [name, value] of Object.entries(table)) {
+    const key = prefix + snakeCase(name);
+    if (SECTIONS.includes(key) && isTable(value)) takeTable(reading, value, `${key}.`);
+    else take(reading, key, value, 'command line');
+  }
 }
 
 /** Takes a value for a dotted key; a value that is undefined was not given. */
@@ -146,7 +145,7 @@ function take(reading: Reading, key: string, value: unknown, source: string): vo
 
 function wrongValue({ setting, value, source }: Given): string {
   const where = source === setting.envName ? source : `${source}: ${setting.key}`;
-  return `${where}: given ${shown(value)}, expected ${setting.expected}`;
+  return `${where}: given ${setting.isSecret ? '…' : shown(value)}, expected ${setting.expected}`;
 }
 
 /** A rule about a value that is wrong by itself would only repeat that. */

@@ -5,6 +5,8 @@ export interface DataPaths {
   readonly root: string;
   /** The click log: `p<partition>/<first offset>.log`. */
   readonly log: string;
+  /** With Kafka: clicks that it did not take in time, `p<worker>/…`, and how far they are shipped. */
+  readonly spool: string;
   /** LMDB environment with ads and signing keys, mapped by every click worker. */
   readonly catalog: string;
   /** The counter's journal. */
@@ -15,7 +17,7 @@ export interface DataPaths {
   readonly warehouse: string;
   /** SQLite: dead letters. */
   readonly deadLetters: string;
-  /** SQLite: API tokens. */
+  /** SQLite: the audit log, API tokens, disputes, webhooks. */
   readonly control: string;
   /** Lock, sockets and process ids of a running product. */
   readonly run: string;
@@ -32,6 +34,7 @@ export function dataPaths(root: string): DataPaths {
   return {
     root,
     log: join(root, 'log'),
+    spool: join(root, 'spool'),
     catalog: join(root, 'catalog'),
     counterState: join(root, 'counter'),
     archive: join(root, 'archive'),

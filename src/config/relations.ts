@@ -49,4 +49,53 @@ export const RELATIONS: readonly Relation[] = [
     rule: 'api.port and click.port must differ (0 picks a free one)',
     because: 'one of the two servers could not start',
   },
+  {
+    keys: ['log.kafka.brokers', 'log.kind'],
+    holds: ({ log }) => log.kind !== 'kafka' || log.kafka.brokers !== '',
+    rule: 'log.kafka.brokers must be set when log.kind is "kafka"',
+    because: 'there is no broker to ask',
+  },
+  {
+    keys: ['log.kafka.linger_ms', 'log.kafka.publish_deadline_ms'],
+    holds: ({ log: { kafka } }) => kafka.lingerMs * 2 <= kafka.publishDeadlineMs,
+    rule: 'log.kafka.linger_ms must be at most half of log.kafka.publish_deadline_ms',
+    because: 'a click would be spooled before a broker could have answered',
+  },
+  {
+    keys: ['log.kafka.topic_retention_ms', 'log.retention_ms'],
+    holds: ({ log }) => log.kind !== 'kafka' || log.kafka.topicRetentionMs >= log.retentionMs,
+    rule: 'log.kafka.topic_retention_ms must be at least log.retention_ms when log.kind is "kafka"',
+    because: 'a counter that lost its state could not rebuild it from the topic',
+  },
+  {
+    keys: ['log.kafka.sasl_username', 'log.kafka.sasl_mechanism'],
+    holds: ({ log: { kafka } }) =>
+      kafka.saslMechanism === 'none' || (kafka.saslUsername !== '' && kafka.saslPassword !== ''),
+    rule: 'log.kafka.sasl_username and sasl_password must be set with a log.kafka.sasl_mechanism',
+    because: 'the brokers would turn us away',
+  },
+  {
+    keys: ['archive.s3.bucket', 'archive.kind'],
+    holds: ({ archive }) => archive.kind !== 's3' || archive.s3.bucket !== '',
+    rule: 'archive.s3.bucket must be set when archive.kind is "s3"',
+    because: 'there is no bucket to write to',
+  },
+  {
+    keys: ['warehouse.clickhouse.replicated', 'warehouse.clickhouse.cluster'],
+    holds: ({ warehouse: { clickhouse } }) => clickhouse.cluster === '' || clickhouse.replicated,
+    rule: 'warehouse.clickhouse.replicated must be true when warehouse.clickhouse.cluster is set',
+    because: 'every node would have its own idea of which hours are final',
+  },
+  {
+    keys: ['catalog.postgres.url', 'catalog.kind'],
+    holds: ({ catalog }) => catalog.kind !== 'postgres' || catalog.postgres.url !== '',
+    rule: 'catalog.postgres.url must be set when catalog.kind is "postgres"',
+    because: 'there is no database to read ads from',
+  },
+  {
+    keys: ['catalog.postgres.table', 'catalog.postgres.query'],
+    holds: ({ catalog: { postgres } }) => postgres.table !== '' || postgres.query !== '',
+    rule: 'catalog.postgres.table or catalog.postgres.query must be set',
+    because: 'there is nothing to read',
+  },
 ];

@@ -10,9 +10,10 @@ import { assert } from '../platform/errors.ts';
 import { configSchema } from './schema.ts';
 
 export const ENV_PREFIX = 'CLICKLEDGER_';
-/** Short name for the one setting that nearly everybody sets. */
+/** Short name for the one setting that nearly everybody sets, and one that others set as well. */
 export const ENV_ALIASES: Readonly<Record<string, string>> = {
   CLICKLEDGER_DATA: 'CLICKLEDGER_DATA_DIR',
+  CLICKHOUSE_PASSWORD: 'CLICKLEDGER_WAREHOUSE_CLICKHOUSE_PASSWORD',
 };
 
 export type SettingType = 'string' | 'integer' | 'number' | 'boolean';
@@ -20,7 +21,7 @@ export type SettingType = 'string' | 'integer' | 'number' | 'boolean';
 export interface Setting {
   /** Names in the schema, e.g. `['click', 'maxUrlBytes']`; one name for settings without a section. */
   readonly path: readonly string[];
-  /** Empty for settings without a section. */
+  /** Dotted name of its table, e.g. `archive.s3`; empty for settings without a section. */
   readonly section: string;
   /** Dotted key of the file, e.g. `click.max_url_bytes`. */
   readonly key: string;
@@ -31,6 +32,8 @@ export interface Setting {
   readonly defaultText: string | undefined;
   /** What a value must be, in words. */
   readonly expected: string;
+  /** Its value is never shown. */
+  readonly isSecret: boolean;
   readonly description: string;
 }
 
@@ -38,6 +41,7 @@ const DESCRIPTION = z.object({
   type: z.enum(['string', 'integer', 'number', 'boolean']),
   default: z.unknown(),
   defaultText: z.string().optional(),
+  secret: z.boolean().optional(),
   description: z.string(),
   minimum: z.number().optional(),
   maximum: z.number().optional(),
@@ -64,20 +68,19 @@ export const settingByKey = (key: string): Setting | undefined => BY_KEY.get(key
 export const settingByEnvName = (name: string): Setting | undefined => BY_ENV_NAME.get(name);
 
 function readSettings(): Setting[] {
-  const root = z.toJSONSchema(configSchema, { io: 'input' });
-  const bare: Setting[] = [];
-  const sectioned: Setting[] = [];
-  for (const [name, schema] of Object.entries(root.properties ?? {})) {
+  return settingsOf([], z.toJSONSchema(configSchema, { io: 'input' }));
+}
+
+/** Plain settings of a table first, then the tables within it: the order in which TOML has them. */
+function settingsOf(path: string[], table: z.core.JSONSchema.BaseSchema): Setting[] {
+  const plain: Setting[] = [];
+  const tables: Setting[] = [];
+  for (const [name, schema] of Object.entries(table.properties ?? {})) {
     assert(typeof schema === 'object', `${name} has a schema`);
-    if (schema.type !== 'object') {
-      bare.push(toSetting([name], schema));
-      continue;
-    }
-    for (const [inner, innerSchema] of Object.entries(schema.properties ?? {})) {
-      sectioned.push(toSetting([name, inner], innerSchema));
-    }
+    if (schema.type === 'object') tables.push(...settingsOf([...path, name], schema));
+    else plain.push(toSetting([...path, name], schema));
   }
-  return [...bare, ...sectioned];
+  return [...plain, ...tables];
 }
 
 function toSetting(path: string[], schema: unknown): Setting {
@@ -86,13 +89,14 @@ function toSetting(path: string[], schema: unknown): Setting {
   const names = path.map(snakeCase);
   return {
     path,
-    section: names.length > 1 ? names[0]! : '',
+    section: names.slice(0, -1).join('.'),
     key: names.join('.'),
     envName: ENV_PREFIX + names.join('_').toUpperCase(),
     type: description.data.type,
     defaultValue: description.data.default,
     defaultText: description.data.defaultText,
     expected: inWords(description.data),
+    isSecret: description.data.secret === true,
     description: description.data.description,
   };
 }
@@ -134,10 +138,14 @@ export function parseText(setting: Setting, text: string): unknown {
 export function nest(values: Iterable<readonly [Setting, unknown]>): Record<string, unknown> {
   const root: Record<string, unknown> = {};
   for (const [setting, value] of values) {
-    const [first, second] = setting.path;
-    assert(first !== undefined, 'a setting has a name');
-    if (second === undefined) root[first] = value;
-    else root[first] = { ...(root[first] as object | undefined), [second]: value };
+    const name = setting.path.at(-1);
+    assert(name !== undefined, 'a setting has a name');
+    let table = root;
+    for (const each of setting.path.slice(0, -1)) {
+      table[each] ??= {};
+      table = table[each] as Record<string, unknown>;
+    }
+    table[name] = value;
   }
   return root;
 }

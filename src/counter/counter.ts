@@ -18,6 +18,7 @@ import { OUTCOMES, type Outcome } from '../counting/types.ts';
 import type { ClickLogReader, LogPosition, RecordBatch } from '../log/port.ts';
 import { type Clock, monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
+import type { CountTracer } from '../telemetry/port.ts';
 import type { Warehouse } from '../warehouse/port.ts';
 import { CounterState } from './counter-state.ts';
 import { HeldRows } from './held-rows.ts';
@@ -42,6 +43,10 @@ export interface CounterOptions {
   readonly upsertIntervalMs: number;
   readonly commitRecords: number;
   readonly maxHeldRows: number;
+  /** Follows sampled clicks to their rows; null: none. */
+  readonly tracer?: CountTracer | null;
+  /** Live rows have changed. */
+  readonly onUpsert?: () => void;
   readonly onError?: (error: Error, what: string) => void;
 }
 
@@ -61,6 +66,7 @@ export class Counter {
   readonly #source: RecordSource;
   readonly #merge: MergeReader;
   readonly #held = new HeldRows();
+  readonly #tracer: CountTracer | null;
   #state: CounterState | null = null;
   #letters: DeadLetter[] = [];
   #sinceCommit = 0;
@@ -76,6 +82,7 @@ export class Counter {
 
   constructor(options: CounterOptions) {
     this.#options = options;
+    this.#tracer = options.tracer ?? null;
     this.#source = new RecordSource(options.counting.maxSkewMs);
     this.#merge = new MergeReader(options.reader);
   }
@@ -203,7 +210,9 @@ export class Counter {
     for (let i = from; i < batch.count; i++) {
       const reason = this.#source.read(batch, i);
       if (reason === null) {
-        state.tally(batch.partition, state.counting.apply(this.#source.record));
+        const outcome = state.counting.apply(this.#source.record);
+        state.tally(batch.partition, outcome);
+        if (this.#tracer?.isSampled(this.#source.record.hash2)) this.#trace(batch, outcome);
         continue;
       }
       const bytes = Buffer.from(
@@ -218,15 +227,31 @@ export class Counter {
     this.#merge.done(batch);
   }
 
+  #trace(batch: RecordBatch, outcome: Outcome): void {
+    const { partition, offset, clickedAtMs } = this.#source.record;
+    const impressionId = this.#source.impressionId(batch);
+    const { appendedAtMs } = batch;
+    this.#tracer?.counted({
+      impressionId,
+      clickedAtMs,
+      partition,
+      offset,
+      appendedAtMs,
+      outcome,
+    });
+  }
+
   async #commit(): Promise<void> {
     const state = this.#opened();
     this.#lastCommitMs = monotonicMs();
     if (this.#sinceCommit > 0 || state.hasPendingWork) {
+      this.#tracer?.committing();
       this.#options.deadLetters.put(this.#letters); // 1
       this.#letters = [];
       const changed = state.counting.windows.takeChanged();
       await state.commit(changed); // 2
       for (const row of changed) this.#hold(state, row);
+      this.#tracer?.committed();
       this.#sinceCommit = 0;
     }
     this.#committed = new Map(state.positions);
@@ -253,17 +278,21 @@ export class Counter {
     const rows = this.#held.take();
     const settled = state.settledNow();
     const readUntilMs = this.#readUntilMs;
+    this.#tracer?.upserting();
     try {
       await this.#options.warehouse.upsertLive([...rows.values()], ++state.sequence); // 3
     } catch (error) {
+      this.#tracer?.upserted(false);
       this.#held.giveBack(rows);
       this.lastUpsertError = error as Error;
       this.#retryAtMs = monotonicMs() + RETRY_MS;
       this.#options.onError?.(error as Error, 'upsert of live rows');
       return;
     }
+    this.#tracer?.upserted(true);
     this.lastUpsertError = null;
     this.#asOfMs = Math.max(this.#asOfMs, readUntilMs);
+    this.#options.onUpsert?.();
     state.evict(settled); // 4
   }
 

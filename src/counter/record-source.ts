@@ -41,4 +41,9 @@ export class RecordSource {
     record.rowKey = bytes.latin1Slice(view.rowKeyStart, view.rowKeyEnd);
     return null;
   }
+
+  /** The impression of the record read last; made on demand, since counting needs its hash only. */
+  impressionId(batch: RecordBatch): string {
+    return batch.bytes.latin1Slice(this.#view.impressionStart, this.#view.impressionEnd);
+  }
 }

@@ -1,15 +1,16 @@
 /**
  * The click log as its users see it: an append side for whoever takes clicks, a read side for the
- * counter and the archiver. Adapters: `disk/` (one machine); Kafka follows the same shape.
+ * counter and the archiver. Adapters: `disk/` (one machine), `kafka/` (a topic).
  *
- * An offset is a record's sequence number in its partition, from 0, without holes. One writer per
- * partition. A reader only ever sees records that are durable.
+ * An offset is a record's sequence number in its partition, from 0, without holes. On the disk one writer
+ * a partition; a Kafka writer spreads its clicks over all of them. A reader only ever sees records that are durable.
  */
 
 /** Called once the record is durable (`error` null), or is known not to be acknowledged. */
 export type AppendDone = (error: Error | null) => void;
 
 export interface ClickLogWriter {
+  /** The one it writes; with Kafka that of its spool. */
   readonly partition: number;
   /**
    * Takes `bytes[0, length)` (copied before the call returns) and calls `done` later, never before

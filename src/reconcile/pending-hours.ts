@@ -1,17 +1,10 @@
 /**
- * Final hours that must be recounted because an earlier hour gained clicks, kept in a file until
- * they have been: a restart in between must not forget them.
+ * Final hours that must be recounted because an earlier hour gained clicks or a verdict came, kept in
+ * a file until they have been: a restart in between must not forget them.
  */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  writeSync,
-} from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
+import { writeJsonFile } from './json-file.ts';
 
 const fileSchema = z.array(z.int());
 
@@ -30,6 +23,10 @@ export class PendingHours {
     return [...this.#hours].sort((a, b) => a - b);
   }
 
+  has(hourMs: number): boolean {
+    return this.#hours.has(hourMs);
+  }
+
   add(hours: readonly number[]): void {
     if (hours.every((hourMs) => this.#hours.has(hourMs))) return;
     for (const hourMs of hours) this.#hours.add(hourMs);
@@ -41,14 +38,6 @@ export class PendingHours {
   }
 
   #save(): void {
-    const temporary = `${this.#path}.tmp`;
-    const fd = openSync(temporary, 'w', 0o600);
-    try {
-      writeSync(fd, JSON.stringify(this.hours()));
-      fsyncSync(fd);
-    } finally {
-      closeSync(fd);
-    }
-    renameSync(temporary, this.#path);
+    writeJsonFile(this.#path, this.hours());
   }
 }

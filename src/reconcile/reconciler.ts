@@ -1,16 +1,19 @@
 /**
- * The reconciler: turns closed hours final, in order, and restates final hours whose raw clicks
- * changed.
+ * The reconciler: turns closed hours final, in order, and restates final hours whose raw clicks or
+ * verdicts changed.
  *
  * F1 An hour turns final only when it is closed, the archive covers it without a hole, and every one
  *    of its objects is there with its checksum.
  * F2 `final_until` never jumps over an hour: hours are published in order, one after the other.
  * F3 Running again changes nothing: an hour whose objects are those of its published revision is left
  *    alone, and one whose recount gives the same rows keeps its revision.
+ * F4 Verdicts are taken while no hour is recounted, and those that are new are searched for in final
+ *    hours before anything else: an hour was counted with a verdict, or is found by the search.
  *
  * The effects for one hour, in order, and what holds if the process dies right after each:
  *   1. attempt reserved        – the number is never used again; nothing else has happened
- *   2. minute and hour rows    – invisible: no publication names the attempt; written anew next time
+ *   2. minute and hour rows,   – invisible: no publication names the attempt; written anew next time
+ *      and what was taken back
  *   3. day rows                – invisible for the same reason
  *   4. later hours noted       – they are recounted once more than needed, which changes nothing
  *   5. final record archived   – the next run finds it and publishes the same revision
@@ -21,11 +24,11 @@ import { checkArchive } from '../archive/audit.ts';
 import type { Manifest } from '../archive/manifest.ts';
 import { HOUR_MS } from '../archive/names.ts';
 import type { ObjectStore } from '../archive/port.ts';
-import type { Clock } from '../platform/clock.ts';
+import { type Clock, monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
+import type { VerdictArchive } from '../verdicts/archive.ts';
 import type {
   DayState,
-  FinalRow,
   HourState,
   Publication,
   Restatement,
@@ -36,6 +39,10 @@ import { digestRows, type FinalRecord, readFinalRecord, writeFinalRecord } from 
 import type { HourIndexes } from './hour-index.ts';
 import { type HourRecount, HourSource } from './hour-source.ts';
 import type { PendingHours } from './pending-hours.ts';
+import { adKeyOf, type RecountBefore, type TakenBack } from './recount.ts';
+import { type HourChange, type KeptFrom, RowsInForce } from './rows-in-force.ts';
+import type { TakenBackFiles } from './taken-back.ts';
+import { type SearchedVerdicts, VerdictSearch } from './verdict-search.ts';
 
 const DAY_MS = 24 * HOUR_MS;
 
@@ -45,10 +52,17 @@ export interface ReconcilerOptions {
   readonly warehouse: Warehouse;
   readonly indexes: HourIndexes;
   readonly pending: PendingHours;
+  readonly takenBack: TakenBackFiles;
+  readonly verdicts: VerdictArchive;
+  readonly searched: SearchedVerdicts;
   readonly clock: Clock;
   readonly delayMs: number;
   readonly lookbackMs: number;
+  /** How far before `final_until` verdicts reach. */
+  readonly verdictReachMs: number;
   readonly driftAlert: number;
+  /** From when on the warehouse still has every minute and hour row. */
+  readonly keptFrom: () => KeptFrom;
   /** How long after its end an hour's minutes still take clicks in the stream. */
   readonly latenessMs: number;
   /** Append time through which every partition is archived without a hole. */
@@ -63,6 +77,7 @@ export interface HourResult {
   readonly kind: 'final' | 'restated' | 'unchanged';
   readonly driftAlert: boolean;
   readonly memoryBytes: number;
+  readonly durationMs: number;
 }
 
 /** Why the next hour does not turn final, in words for `status`. */
@@ -75,6 +90,8 @@ export interface StuckHour {
 export class Reconciler {
   readonly #options: ReconcilerOptions;
   readonly #source: HourSource;
+  readonly #inForce: RowsInForce;
+  readonly verdictSearch: VerdictSearch;
   #published = new Map<number, HourState>();
   #turn: Promise<unknown> = Promise.resolve();
   stuck: StuckHour | null = null;
@@ -82,6 +99,8 @@ export class Reconciler {
   constructor(options: ReconcilerOptions) {
     this.#options = options;
     this.#source = new HourSource(options);
+    this.#inForce = new RowsInForce(options);
+    this.verdictSearch = new VerdictSearch({ ...options, source: this.#source });
   }
 
   async open(): Promise<void> {
@@ -110,6 +129,7 @@ export class Reconciler {
       if (options.untilMs !== undefined || (await this.#isTimeUp())) await this.#options.settle();
       const results: HourResult[] = [];
       try {
+        await this.verdictSearch.run(this.finalUntilMs); // F4
         // Until none is left: an hour that gained an impression takes it from a later one, and both
         // would bill it until the later one is recounted too.
         for (let hours = this.#changedHours(); hours.length > 0; hours = this.#changedHours()) {
@@ -150,6 +170,44 @@ export class Reconciler {
     });
   }
 
+  /** Whether hours that were final once are not yet, because the warehouse was lost or is built again. */
+  async isBehind(): Promise<boolean> {
+    const hourMs = this.#nextHour();
+    return hourMs !== null && (await readFinalRecord(this.#options.store, hourMs, 1)) !== null;
+  }
+
+  /** Runs `work` while no hour is being recounted. */
+  withoutRecounts<T>(work: () => Promise<T>): Promise<T> {
+    return this.#exclusively(work);
+  }
+
+  /**
+   * What the recount in force of a final hour has taken back; null when the hour is not final, or is
+   * about to be restated. Recounts the hour when the file is missing.
+   */
+  async takenBack(hourMs: number): Promise<TakenBack | null> {
+    const known = this.#takenBackInForce(hourMs);
+    if (known !== 'missing') return known;
+    return this.#exclusively(async () => {
+      const again = this.#takenBackInForce(hourMs);
+      const hour = this.#published.get(hourMs);
+      if (again !== 'missing' || hour === undefined) return again === 'missing' ? null : again;
+      const count = await this.#source.recount(hourMs);
+      const record = await readFinalRecord(this.#options.store, hourMs, hour.revision);
+      // An earlier hour has changed and this one does not know it yet.
+      if (record?.rowsDigest !== digestRows(count.rows)) return null;
+      await this.#options.takenBack.write(hour, count.takenBack);
+      return count.takenBack;
+    });
+  }
+
+  #takenBackInForce(hourMs: number): TakenBack | 'missing' | null {
+    const hour = this.#published.get(hourMs);
+    if (hour === undefined || this.#options.pending.has(hourMs)) return null;
+    if (hour.inputDigest !== this.#source.digest(hourMs)) return null;
+    return this.#options.takenBack.read(hour) ?? 'missing';
+  }
+
   #exclusively<T>(work: () => Promise<T>): Promise<T> {
     const result = this.#turn.then(work);
     this.#turn = result.catch(() => {});
@@ -160,6 +218,11 @@ export class Reconciler {
     const hourMs = this.#working ?? this.#nextHour() ?? 0;
     const code = error instanceof LedgerError ? error.code : 'unexpected';
     this.stuck = { hourMs, code, reason: (error as Error).message };
+  }
+
+  /** Whether final hours that touch the range are known to be restated, and are not yet. */
+  isChanging(fromMs: number, toMs: number): boolean {
+    return this.#changedHours().some((each) => each + HOUR_MS > fromMs && each < toMs);
   }
 
   #working: number | null = null;
@@ -243,17 +306,19 @@ export class Reconciler {
   }
 
   async #recount(hourMs: number): Promise<HourResult> {
-    const { warehouse, indexes, pending } = this.#options;
+    const startedMs = monotonicMs();
+    const { warehouse, indexes, pending, takenBack } = this.#options;
     this.#working = hourMs;
     await this.#requireIntact(hourMs);
     const inputDigest = this.#source.digest(hourMs);
-    const count = await this.#source.recount(hourMs);
     const before = this.#published.get(hourMs);
-    const rowsBefore = before === undefined ? [] : await this.#rowsInForce(before);
-    const record = await this.#revise(hourMs, inputDigest, count, rowsBefore);
+    const count = await this.#source.recount(hourMs, this.#recountBefore(before, inputDigest));
+    const change = await this.#inForce.changeOf(before, count.rows, this.#published);
+    const record = await this.#revise(hourMs, inputDigest, count, change);
     const attempt = await warehouse.nextAttempt('hour', hourMs); // 1
     await warehouse.writeFinalHour(hourMs, attempt, count.rows); // 2
-    const day = await this.#writeDay(hourMs, attempt); // 3
+    await takenBack.write({ hourMs, attempt, inputDigest }, count.takenBack); // 2
+    const day = await this.#writeDay(hourMs, attempt, change); // 3
     if (before !== undefined || hourMs < this.finalUntilMs) this.#noteLater(hourMs, count); // 4
     await writeFinalRecord(this.#options.store, record); // 5
     const hour: HourState = { ...record.hour, attempt, inputDigest };
@@ -263,13 +328,33 @@ export class Reconciler {
       await this.#publish({ hour: state, day, drift, restatements }); // 6
     }
     await indexes.write(hourMs, inputDigest, count.impressions); // 7
-    indexes.prune(this.finalUntilMs - this.#options.lookbackMs - HOUR_MS, hourMs, inputDigest);
+    const keepFromMs = this.#keepFromMs();
+    indexes.prune(keepFromMs, hourMs, inputDigest);
+    takenBack.prune(keepFromMs, hour);
     pending.remove(hourMs);
     const kind = before === undefined ? 'final' : changed(before, hour) ? 'restated' : 'unchanged';
     const driftAlert = kind === 'final' && hour.driftMax > this.#options.driftAlert;
-    const result = { hour, kind, driftAlert, memoryBytes: count.memoryBytes } as const;
+    const durationMs = monotonicMs() - startedMs;
+    const { memoryBytes } = count;
+    const result = { hour, kind, driftAlert, memoryBytes, durationMs } as const;
     this.#options.onHour?.(result);
     return result;
+  }
+
+  /** What is remembered of the recount in force, in derived files; null when there is nothing. */
+  #recountBefore(before: HourState | undefined, inputDigest: string): RecountBefore | null {
+    const { takenBack, indexes } = this.#options;
+    const back = before === undefined ? null : takenBack.read(before);
+    if (before === undefined || back === null) return null;
+    const isSame = before.inputDigest === inputDigest;
+    const impressions = isSame ? null : indexes.read(before.hourMs, before.inputDigest);
+    return { takenBack: back, impressions };
+  }
+
+  /** Hours before it are neither looked back into nor reached by verdicts. */
+  #keepFromMs(): number {
+    const { lookbackMs, verdictReachMs } = this.#options;
+    return this.finalUntilMs - Math.max(lookbackMs, verdictReachMs) - HOUR_MS;
   }
 
   /**
@@ -280,7 +365,7 @@ export class Reconciler {
     hourMs: number,
     inputDigest: string,
     count: HourRecount,
-    rowsBefore: readonly FinalRow[],
+    change: HourChange,
   ): Promise<FinalRecord> {
     const rowsDigest = digestRows(count.rows);
     const published = this.#published.get(hourMs)?.revision ?? 0;
@@ -295,8 +380,9 @@ export class Reconciler {
     }
     if (newest?.rowsDigest === rowsDigest) return newest;
     const revision = (newest?.hour.revision ?? 0) + 1;
-    const restated = hourMs < this.finalUntilMs;
-    const cause = !restated ? 'first' : this.#causeOf(hourMs, inputDigest);
+    const was = this.#published.get(hourMs) ?? newest?.hour;
+    const restated = hourMs < this.finalUntilMs || was !== undefined;
+    const cause = !restated ? 'first' : causeOf(was, inputDigest, count);
     const finalAtMs = this.#options.clock();
     const live = await this.#options.warehouse.liveTotals(hourMs);
     const { drift, driftMax, liveClicks } = compareWithLive(
@@ -305,32 +391,25 @@ export class Reconciler {
       live,
       count.byAdvertiser,
     );
-    const { records, counted, duplicate, notBillable } = count;
-    const outcomes = { records, counted, duplicate, notBillable, invalid: 0 };
+    const { records, counted, duplicate, notBillable, invalid } = count;
+    const outcomes = { records, counted, duplicate, notBillable, invalid };
+    // A warehouse that was lost has no rows of a revision that the archive knows.
+    const lost = published === 0 ? newest : null;
+    const rows = lost === null ? change.before : await this.#inForce.ofLost(lost, this.#published);
+    const before = { rows: rows ?? [], restatements: lost === null ? unpublished : [] };
+    const restatements =
+      restated && rows !== null
+        ? restate({ hourMs, revision, cause, atMs: finalAtMs }, before, change.after)
+        : [];
     return {
       rowsDigest,
       hour: { hourMs, revision, finalAtMs, cause, ...outcomes, liveClicks, driftMax, inputDigest },
       drift,
-      restatements: restated
-        ? restate(
-            { hourMs, revision, cause, atMs: finalAtMs },
-            { rows: rowsBefore, restatements: unpublished },
-            count.rows,
-          )
-        : [],
+      // Late clicks and a verdict may come together: each ad is told what happened to it.
+      restatements: restatements.map((each) =>
+        count.adsOfVerdicts?.has(adKeyOf(each)) ? { ...each, cause: 'verdict' } : each,
+      ),
     };
-  }
-
-  /** The hour's rows as they are; its hour rows once its minute rows have expired. */
-  async #rowsInForce(before: HourState): Promise<FinalRow[]> {
-    const { warehouse } = this.#options;
-    const minutes = await warehouse.finalRows(before.hourMs);
-    return minutes.length > 0 ? minutes : warehouse.tierRows('hour', before.hourMs);
-  }
-
-  #causeOf(hourMs: number, inputDigest: string): string {
-    const before = this.#published.get(hourMs);
-    return before?.inputDigest === inputDigest ? 'earlier_hour_changed' : 'late_clicks';
   }
 
   /**
@@ -349,18 +428,24 @@ export class Reconciler {
   }
 
   /** The day's rows, once its last hour turns final or one of its hours changes after that. */
-  async #writeDay(hourMs: number, attempt: number): Promise<DayState | null> {
+  async #writeDay(hourMs: number, attempt: number, change: HourChange): Promise<DayState | null> {
     const dayMs = hourMs - (hourMs % DAY_MS);
     const finalUntilMs = Math.max(this.finalUntilMs, hourMs + HOUR_MS);
     if (dayMs + DAY_MS > finalUntilMs) return null;
+    const { warehouse } = this.#options;
+    const dayAttempt = await warehouse.nextAttempt('day', dayMs);
+    if (!this.#inForce.isDayKept(dayMs)) {
+      const rows = await this.#inForce.dayRows(hourMs, change, this.#published);
+      await warehouse.writeDayRows(dayMs, dayAttempt, rows);
+      return { dayMs, attempt: dayAttempt };
+    }
     const attempts = new Map<number, number>();
     for (let each = dayMs; each < dayMs + DAY_MS; each += HOUR_MS) {
       const state = this.#published.get(each);
       if (state !== undefined) attempts.set(each, state.attempt);
     }
     attempts.set(hourMs, attempt);
-    const dayAttempt = await this.#options.warehouse.nextAttempt('day', dayMs);
-    await this.#options.warehouse.writeFinalDay(dayMs, dayAttempt, attempts);
+    await warehouse.writeFinalDay(dayMs, dayAttempt, attempts);
     return { dayMs, attempt: dayAttempt };
   }
 
@@ -378,6 +463,17 @@ export class Reconciler {
     await this.#options.warehouse.publish(publication);
     this.#published.set(publication.hour.hourMs, publication.hour);
   }
+}
+
+function causeOf(
+  before: Pick<HourState, 'inputDigest' | 'invalid'> | undefined,
+  inputDigest: string,
+  { adsOfVerdicts, invalid }: HourRecount,
+): string {
+  if (before?.inputDigest !== inputDigest) return 'late_clicks';
+  // Without the file of what was taken back before, the number of invalid clicks must tell.
+  const byVerdict = adsOfVerdicts === null ? invalid !== before.invalid : adsOfVerdicts.size > 0;
+  return byVerdict ? 'verdict' : 'earlier_hour_changed';
 }
 
 function changed(before: HourState, after: HourState): boolean {

@@ -1,9 +1,9 @@
 /**
  * The recount of one hour: every archived record of the hour through the same counting module as the
  * stream, with no lateness and no dedup window, minus impressions that were clicked in an earlier
- * hour of the look-back.
+ * hour of the look-back, minus those that a verdict calls invalid.
  *
- * Pure but for what it is handed to read: the same objects and earlier hours give the same rows.
+ * Pure but for what it is handed to read: the same objects, earlier hours and verdicts give the same rows.
  */
 import { Counting } from '../counting/counting.ts';
 import { ImpressionHash } from '../counting/impression-hash.ts';
@@ -11,6 +11,7 @@ import { emptyRecord, type OpenRow } from '../counting/types.ts';
 import { MINUTE_MS } from '../counting/windows.ts';
 import { decodeRowKey, type RowKey } from '../event/codec.ts';
 import { assert } from '../platform/errors.ts';
+import { HashIndex } from '../platform/hash-index.ts';
 import type { FinalRow } from '../warehouse/port.ts';
 import { type RowKeyFields, RowKeys } from './row-keys.ts';
 
@@ -50,8 +51,30 @@ export interface HourCount {
   readonly counted: number;
   readonly duplicate: number;
   readonly notBillable: number;
+  /** Clicks that would count but for a verdict. */
+  readonly invalid: number;
   /** Counted clicks per advertiser. */
   readonly byAdvertiser: ReadonlyMap<string, number>;
+}
+
+/** Hashes of impressions whose click in the hour was taken back. */
+export interface TakenBack {
+  /** An earlier hour has the impression: its click is the one that counts. */
+  readonly seen: HashIndex;
+  /** A verdict calls it invalid. */
+  readonly invalid: HashIndex;
+}
+
+/** An earlier recount of the same hour, to tell what verdicts have changed since. */
+export interface RecountBefore {
+  readonly takenBack: TakenBack;
+  /** Hashes of the hour's impressions then; null when they are those of now. */
+  readonly impressions: Uint32Array | null;
+}
+
+/** Names an ad of an advertiser in a set or map. */
+export function adKeyOf({ advertiserId, adId }: Pick<FinalRow, 'advertiserId' | 'adId'>): string {
+  return JSON.stringify([advertiserId, adId]);
 }
 
 /** Everything in one hour, whatever its order: no record is late and none expires. */
@@ -80,6 +103,10 @@ export class Recount {
   #counted = 0;
   #duplicate = 0;
   #notBillable = 0;
+  readonly #seen = new HashIndex();
+  readonly #invalid = new HashIndex();
+  /** Row key of each invalid click, by its number in `#invalid`. */
+  readonly #invalidKeys: string[] = [];
 
   add(columns: RecountColumns): void {
     const record = this.#record;
@@ -128,16 +155,82 @@ export class Recount {
 
   /** Takes back clicks on impressions that an earlier hour has: theirs was the earlier click. */
   removeSeen(earlier: Uint32Array): void {
-    const { claims, windows } = this.#counting;
     for (let at = 0; at < earlier.length; at += 3) {
-      if (!claims.find(earlier[at]!, earlier[at + 1]!, earlier[at + 2]!)) continue;
-      const row = windows.byId(claims.foundRowId);
-      if (row === undefined) continue;
-      windows.add(row, -1);
-      claims.unassignFound();
+      const row = this.#takeBack(earlier[at]!, earlier[at + 1]!, earlier[at + 2]!);
+      if (row === null) continue;
+      this.#seen.add(earlier[at]!, earlier[at + 1]!, earlier[at + 2]!);
       this.#counted--;
       this.#duplicate++;
     }
+  }
+
+  /**
+   * Takes back the click on an impression that a verdict calls invalid. After `removeSeen`: a click
+   * that an earlier hour has is a duplicate whatever becomes of the earlier one, since the impression
+   * stays used up.
+   */
+  removeInvalid(hash0: number, hash1: number, hash2: number): void {
+    const row = this.#takeBack(hash0, hash1, hash2);
+    if (row === null) return;
+    this.#invalid.add(hash0, hash1, hash2);
+    this.#invalidKeys.push(row.rowKey);
+    this.#counted--;
+  }
+
+  /** The row that had counted the impression's click, or null when none counts it. */
+  #takeBack(hash0: number, hash1: number, hash2: number): OpenRow | null {
+    const { claims, windows } = this.#counting;
+    if (!claims.find(hash0, hash1, hash2)) return null;
+    const row = windows.byId(claims.foundRowId);
+    if (row === undefined) return null;
+    windows.add(row, -1);
+    claims.unassignFound();
+    return row;
+  }
+
+  /** What was taken back, and why. */
+  get takenBack(): TakenBack {
+    return { seen: this.#seen, invalid: this.#invalid };
+  }
+
+  /**
+   * Ads (`adKeyOf`) whose clicks a verdict has changed since an earlier recount: clicks that it had
+   * counted and are invalid now, and clicks that were invalid and count again.
+   */
+  adsOfVerdicts(before: RecountBefore): Set<string> {
+    const ads = new Set<string>();
+    for (const rowKey of this.#madeInvalid(before)) ads.add(adKeyOf(decodeRowKey(rowKey)));
+    const { claims, windows } = this.#counting;
+    const were = before.takenBack.invalid.words();
+    for (let at = 0; at < were.length; at += 3) {
+      if (!claims.find(were[at]!, were[at + 1]!, were[at + 2]!)) continue;
+      const row = windows.byId(claims.foundRowId);
+      if (row !== undefined) ads.add(adKeyOf(decodeRowKey(row.rowKey)));
+    }
+    return ads;
+  }
+
+  /** Row keys of clicks that were there before and not invalid: a late click may come invalid already. */
+  #madeInvalid({ takenBack, impressions }: RecountBefore): Set<string> {
+    const words = this.#invalid.words();
+    const fresh = new Set<number>();
+    for (const number of this.#invalidKeys.keys()) {
+      const at = number * 3;
+      const wasInvalid = takenBack.invalid.find(words[at]!, words[at + 1]!, words[at + 2]!) >= 0;
+      if (!wasInvalid) fresh.add(number);
+    }
+    if (fresh.size === 0 || impressions === null) return this.#keysOf(fresh);
+    const known = new Set<number>();
+    for (let at = 0; at < impressions.length; at += 3) {
+      const hash1 = impressions[at + 1]!;
+      const number = this.#invalid.find(impressions[at]!, hash1, impressions[at + 2]!);
+      if (fresh.has(number)) known.add(number);
+    }
+    return this.#keysOf(known);
+  }
+
+  #keysOf(numbers: ReadonlySet<number>): Set<string> {
+    return new Set([...numbers].map((number) => this.#invalidKeys[number]!));
   }
 
   /** Bytes of the largest thing that it holds. */
@@ -158,14 +251,16 @@ export class Recount {
     for (const { advertiserId, clicks } of rows) {
       byAdvertiser.set(advertiserId, (byAdvertiser.get(advertiserId) ?? 0) + clicks);
     }
-    const [records, counted, duplicate, notBillable] = [
+    const [records, counted, duplicate, notBillable, invalid] = [
       this.#records,
       this.#counted,
       this.#duplicate,
       this.#notBillable,
+      this.#invalid.size,
     ];
-    assert(counted + duplicate + notBillable === records, 'outcomes do not sum to the records');
-    return { rows, records, counted, duplicate, notBillable, byAdvertiser };
+    const outcomes = counted + duplicate + notBillable + invalid;
+    assert(outcomes === records, 'outcomes do not sum to the records');
+    return { rows, records, counted, duplicate, notBillable, invalid, byAdvertiser };
   }
 }
 

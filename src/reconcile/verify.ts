@@ -1,13 +1,14 @@
 /**
  * `verify`: recounts every final hour from the archive, with nothing remembered from earlier runs,
- * and compares all three tiers of the warehouse with it, row by row.
+ * and compares all three tiers of the warehouse with it, row by row, and the roll-ups with their tiers.
  */
 import { HOUR_MS } from '../archive/names.ts';
 import type { FinalRow, Warehouse } from '../warehouse/port.ts';
 import type { HourSource } from './hour-source.ts';
+import type { KeptFrom } from './rows-in-force.ts';
 
 export interface Difference {
-  readonly tier: 'minute' | 'hour' | 'day';
+  readonly tier: 'minute' | 'hour' | 'day' | 'hour_rollup' | 'day_rollup';
   /** Start of the minute, hour or day, ms UTC. */
   readonly startMs: number;
   readonly advertiserId: string;
@@ -15,7 +16,7 @@ export interface Difference {
   readonly adId: string;
   readonly country: string;
   readonly device: string;
-  /** Clicks by the recount of the archive. */
+  /** Clicks by the recount of the archive; of a roll-up, by the rows that it sums up. */
   readonly archive: number;
   /** Clicks in the warehouse. */
   readonly warehouse: number;
@@ -36,16 +37,15 @@ type Totals = Map<string, number>;
 
 export async function verifyWarehouse(
   source: Pick<HourSource, 'recount'>,
-  warehouse: Pick<Warehouse, 'hours' | 'days' | 'finalRows' | 'tierRows'>,
+  warehouse: Pick<Warehouse, 'hours' | 'days' | 'finalRows' | 'tierRows' | 'rollupDifferences'>,
   options: {
     readonly hoursInArchive: readonly number[];
-    /** Minute and hour rows that begin before these are past their time to live. */
-    readonly minutesFromMs: number;
-    readonly hoursFromMs: number;
+    /** Asked for every hour: rows may come to their end while this runs. */
+    readonly keptFrom: () => KeptFrom;
     readonly onProgress?: (hourMs: number, done: number, total: number) => void;
   },
 ): Promise<VerifyResult> {
-  const { hoursInArchive, minutesFromMs, hoursFromMs, onProgress } = options;
+  const { hoursInArchive, keptFrom, onProgress } = options;
   const published = await warehouse.hours(0, Number.MAX_SAFE_INTEGER);
   const finalUntilMs = (published.at(-1)?.hourMs ?? Number.NEGATIVE_INFINITY) + HOUR_MS;
   const inArchive = hoursInArchive.filter((hourMs) => hourMs < finalUntilMs);
@@ -56,13 +56,24 @@ export async function verifyWarehouse(
     (await warehouse.days(0, Number.MAX_SAFE_INTEGER)).map((day) => day.dayMs),
   );
   const differences: Difference[] = [];
+  /** Of the days whose hours are not all counted yet: one, as hours come in order. */
   const days = new Map<number, Totals>();
+  const compareDay = async (dayMs: number): Promise<void> => {
+    const expected = days.get(dayMs) ?? new Map();
+    days.delete(dayMs);
+    if (!finalDays.delete(dayMs)) return;
+    const stored = totals(await warehouse.tierRows('day', dayMs), () => dayMs);
+    compare('day', expected, stored, differences);
+    await compareRollups(warehouse, { tier: 'day', startMs: dayMs }, differences);
+  };
   let rows = 0;
   let clicks = 0;
   for (const [index, hourMs] of hours.entries()) {
     onProgress?.(hourMs, index, hours.length);
+    const before = hours[index - 1] ?? hourMs;
+    if (dayOf(before) !== dayOf(hourMs)) await compareDay(dayOf(before));
     const expected = (await source.recount(hourMs)).rows;
-    if (hourMs >= minutesFromMs) {
+    if (hourMs >= keptFrom().minuteMs) {
       const stored = totals(await warehouse.finalRows(hourMs), (row) => row.minuteMs);
       compare(
         'minute',
@@ -71,7 +82,7 @@ export async function verifyWarehouse(
         differences,
       );
     }
-    if (hourMs >= hoursFromMs) {
+    if (hourMs >= keptFrom().hourMs) {
       const stored = totals(await warehouse.tierRows('hour', hourMs), () => hourMs);
       compare(
         'hour',
@@ -79,17 +90,18 @@ export async function verifyWarehouse(
         stored,
         differences,
       );
+      await compareRollups(warehouse, { tier: 'hour', startMs: hourMs }, differences);
     }
-    addDay(days, hourMs - (hourMs % DAY_MS), expected);
+    addDay(days, dayOf(hourMs), expected);
     rows += expected.length;
     clicks += expected.reduce((sum, row) => sum + row.clicks, 0);
   }
-  for (const dayMs of new Set([...days.keys(), ...finalDays])) {
-    if (!finalDays.has(dayMs)) continue;
-    const stored = totals(await warehouse.tierRows('day', dayMs), () => dayMs);
-    compare('day', days.get(dayMs) ?? new Map(), stored, differences);
-  }
+  for (const dayMs of [...days.keys(), ...finalDays]) await compareDay(dayMs);
   return { hours: hours.length, rows, clicks, differences };
+}
+
+function dayOf(hourMs: number): number {
+  return hourMs - (hourMs % DAY_MS);
 }
 
 function keyOf(row: FinalRow, startMs: number): string {
@@ -132,5 +144,16 @@ function compare(
     ];
     const row = { startMs, advertiserId, campaignId, adId, country, device };
     out.push({ tier, ...row, archive: should, warehouse: is });
+  }
+}
+
+async function compareRollups(
+  warehouse: Pick<Warehouse, 'rollupDifferences'>,
+  { tier, startMs }: { readonly tier: 'hour' | 'day'; readonly startMs: number },
+  out: Difference[],
+): Promise<void> {
+  for (const { rows, rollup, ...key } of await warehouse.rollupDifferences(tier, startMs)) {
+    if (out.length >= MAX_DIFFERENCES) return;
+    out.push({ tier: `${tier}_rollup`, startMs, ...key, archive: rows, warehouse: rollup });
   }
 }

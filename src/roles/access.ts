@@ -7,6 +7,8 @@ import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import type { AdCatalog } from '../ads/port.ts';
 import { connectAdmin, isLedgerRunning } from '../api/admin-client.ts';
 import type { LedgerAdmin } from '../api/admin-port.ts';
+import { type AuditLog, openAuditLog } from '../auth/audit-log.ts';
+import { type NoteAct, recordAct } from '../auth/record-act.ts';
 import { openTokenStore, type TokenStore } from '../auth/tokens.ts';
 import { openGeo } from '../click/geo.ts';
 import { dataPaths } from '../config/paths.ts';
@@ -15,6 +17,7 @@ import { shiftedClock } from '../platform/clock.ts';
 import { createLogger } from '../platform/logger.ts';
 import { createLedgerAdmin } from './ledger-admin.ts';
 import { Ledger, requireDataDir } from './ledger-parts.ts';
+import { recordedAdmin } from './recorded-admin.ts';
 
 export async function withCatalog<T>(
   config: Config,
@@ -38,6 +41,29 @@ export async function withTokens<T>(config: Config, use: (tokens: TokenStore) =>
   }
 }
 
+export async function withAudit<T>(
+  config: Config,
+  use: (audit: AuditLog) => Promise<T> | T,
+): Promise<T> {
+  const path = dataPaths(config.dataDir).control;
+  const audit = openAuditLog({ path, clock: shiftedClock(config.clockOffsetMs) });
+  try {
+    return await use(audit);
+  } finally {
+    audit.close();
+  }
+}
+
+/** An act of a command that changes tokens, keys or ads by itself. */
+export function recorded<T>(
+  config: Config,
+  act: { readonly action: string; readonly target?: string },
+  run: (note: NoteAct) => Promise<T>,
+): Promise<T> {
+  const { action, target = '' } = act;
+  return withAudit(config, (audit) => recordAct(audit, { actor: 'cli', action, target }, run));
+}
+
 export async function withLedger<T>(
   config: Config,
   use: (admin: LedgerAdmin) => Promise<T>,
@@ -51,7 +77,8 @@ export async function withLedger<T>(
     logger: createLogger('warn', 'command'),
   });
   try {
-    return await use(createLedgerAdmin(ledger, await openGeo()));
+    const admin = createLedgerAdmin(ledger, await openGeo());
+    return await withAudit(config, (audit) => use(recordedAdmin(admin, audit)));
   } finally {
     await ledger.close();
   }

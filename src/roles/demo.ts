@@ -13,7 +13,6 @@ import { importAds } from '../ads/import.ts';
 import { createKey } from '../ads/keys.ts';
 import { connectAdmin } from '../api/admin-client.ts';
 import type { LedgerAdmin } from '../api/admin-port.ts';
-import { openFolderStore } from '../archive/folder/store.ts';
 import { dataPaths } from '../config/paths.ts';
 import type { Config } from '../config/schema.ts';
 import { DEMO_ADS, demoAdsNdjson } from '../demo/ads.ts';
@@ -25,6 +24,7 @@ import { loadUserAgents } from '../demo/visitors.ts';
 import { shiftedClock, systemClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { withCatalog, withTokens } from './access.ts';
+import { openStore } from './open-store.ts';
 
 const HOUR_MS = 3_600_000;
 const MAIN = join(import.meta.dir, '..', 'main.ts');
@@ -53,7 +53,10 @@ export async function runDemo(options: DemoOptions): Promise<boolean> {
   const reconcile = { ...options.config.reconcile, driftAlert: 1 };
   // The demo plays the proxy that tells where its visitors come from.
   const click = { ...options.config.click, trustedProxies: 1 };
-  const config: Config = { ...options.config, dataDir, click, reconcile, logLevel: 'error' };
+  // Made-up clicks never go where real ones are, whatever the configuration says.
+  const archive = { ...options.config.archive, kind: 'folder' } as const;
+  const own = { dataDir, archive, click, reconcile, logLevel: 'error' } as const;
+  const config: Config = { ...options.config, ...own };
   try {
     return await new Demo({ ...options, config }).run();
   } finally {
@@ -192,7 +195,7 @@ class Demo {
       print(`${final} hours with clicks are final, until ${new Date(finalUntilMs).toISOString()}`);
       const finalClicks = await this.#clicksPerAd(later);
       const verified = await later.admin.verify(progress);
-      const store = await openFolderStore({ dir: dataPaths(config.dataDir).archive });
+      const store = await openStore(config, systemClock, null);
       const rows = judge({
         ads: DEMO_ADS,
         acknowledged: driven.acknowledged,

@@ -16,28 +16,29 @@ import { decodeEvent } from '../event/codec.ts';
 import { ingestRows } from '../ingest/ingest.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { HourSource } from '../reconcile/hour-source.ts';
+import type { HourResult, Reconciler } from '../reconcile/reconciler.ts';
 import { verifyWarehouse } from '../reconcile/verify.ts';
+import { VerdictArchive } from '../verdicts/archive.ts';
 import { VERSION } from '../version.ts';
-import { HOUR_TTL_DAYS, type Ledger, MINUTE_TTL_DAYS } from './ledger-parts.ts';
+import { ClickSampler, workerReader } from './click-sampler.ts';
+import { keptFrom, type Ledger } from './ledger-parts.ts';
+import { takeVerdicts } from './ledger-verdicts.ts';
+import { appendedAtMsOf } from './log-age.ts';
 
 const RECENT_HOURS = 48;
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const MAX_REDRIVEN = 1_000_000;
 
 export function createLedgerAdmin(ledger: Ledger, geo: GeoLookup): LedgerAdmin {
   const { parts } = ledger;
   const { deadLetters, clock, config } = parts;
+  const sampler = new ClickSampler(config.click.workers, workerReader(parts.paths.run));
   return {
-    status: () => ledgerStatus(ledger),
+    status: () => ledgerStatus(ledger, sampler),
     async reconcile(options, progress) {
       progress('archiving and counting what the log holds');
-      const results =
-        options.hourMs === undefined
-          ? await ledger.reconciler.reconcile(
-              options.untilMs === undefined ? {} : { untilMs: options.untilMs },
-            )
-          : [await ledger.reconciler.reconcileHour(options.hourMs)];
+      // `rebuild` opens another reconciler: what this one would write meanwhile is not for that warehouse.
+      const results = await ledger.alone(() => recounted(ledger.reconciler, options));
       const hours = results.map(({ hour, kind, driftAlert }) => ({ hour, kind, driftAlert }));
       return { hours, finalUntilMs: ledger.reconciler.finalUntilMs };
     },
@@ -55,6 +56,10 @@ export function createLedgerAdmin(ledger: Ledger, geo: GeoLookup): LedgerAdmin {
         },
         spoolDir: parts.paths.run,
       }),
+    verdicts: async (rows, progress) => {
+      const { hoursMs, ...taken } = await takeVerdicts(ledger).take(rows, progress);
+      return { ...taken, hours: hoursMs.map((hourMs) => new Date(hourMs).toISOString()) };
+    },
     async deadLetters(options) {
       return deadLetters.list(options).map(viewLetter);
     },
@@ -71,6 +76,14 @@ export function createLedgerAdmin(ledger: Ledger, geo: GeoLookup): LedgerAdmin {
       return { records, hours, finalUntilMs: ledger.reconciler.finalUntilMs };
     },
   };
+}
+
+async function recounted(
+  reconciler: Reconciler,
+  { hourMs, untilMs }: { readonly hourMs?: number; readonly untilMs?: number },
+): Promise<HourResult[]> {
+  if (hourMs !== undefined) return [await reconciler.reconcileHour(hourMs)];
+  return reconciler.reconcile(untilMs === undefined ? {} : { untilMs });
 }
 
 function viewLetter(letter: StoredDeadLetter): DeadLetterView {
@@ -123,19 +136,18 @@ async function verify(ledger: Ledger, progress: Progress) {
     .map((problem) => problem.message);
   const lookbackMs = config.reconcile.lookbackMs;
   // Without stored indexes: what an earlier run has derived must not be believed here.
-  const source = new HourSource({ store, manifest, indexes: null, lookbackMs });
-  const nowMs = ledger.parts.clock();
+  const verdicts = await VerdictArchive.open(store);
+  const source = new HourSource({ store, manifest, indexes: null, lookbackMs, verdicts });
   const result = await verifyWarehouse(source, warehouse, {
     hoursInArchive: manifest.hours(),
-    minutesFromMs: nowMs - MINUTE_TTL_DAYS * DAY_MS,
-    hoursFromMs: nowMs - HOUR_TTL_DAYS * DAY_MS,
+    keptFrom: () => keptFrom(ledger.parts.clock()),
     onProgress: (hourMs, done, total) =>
       progress(`recounting ${new Date(hourMs).toISOString()}`, done, total),
   });
   return { ...result, archiveProblems };
 }
 
-async function ledgerStatus(ledger: Ledger): Promise<LedgerStatus> {
+async function ledgerStatus(ledger: Ledger, sampler: ClickSampler): Promise<LedgerStatus> {
   const { counter, reconciler } = ledger;
   const { clock, warehouse, deadLetters } = ledger.parts;
   const finalUntilMs = reconciler.finalUntilMs;
@@ -155,6 +167,7 @@ async function ledgerStatus(ledger: Ledger): Promise<LedgerStatus> {
     deadLetters: Object.fromEntries(deadLetters.waiting()),
     counter: { ...memory, heldRows: counter.heldRows },
     problems: problemsOf(ledger),
+    clicks: await sampler.status(),
     rssBytes: process.memoryUsage().rss,
   };
 }
@@ -164,13 +177,10 @@ export async function partitionStatuses(ledger: Ledger): Promise<PartitionStatus
   const counted = new Map(ledger.counter.partitions().map((each) => [each.partition, each]));
   const statuses: PartitionStatus[] = [];
   for (const partition of await reader.partitions()) {
-    const { firstOffset, endOffset } = await reader.range(partition);
+    const range = await reader.range(partition);
+    const { firstOffset, endOffset } = range;
     const progress = counted.get(partition);
     const countedOffset = progress?.nextOffset ?? firstOffset;
-    const oldest =
-      countedOffset < endOffset
-        ? (await reader.read(partition, countedOffset, 65_536))[0]
-        : undefined;
     statuses.push({
       partition,
       logFirstOffset: firstOffset,
@@ -178,7 +188,7 @@ export async function partitionStatuses(ledger: Ledger): Promise<PartitionStatus
       countedOffset,
       archivedOffset: manifest.archivedUpTo(partition).nextOffset,
       backlog: Math.max(0, endOffset - countedOffset),
-      oldestUncountedAtMs: oldest?.appendedAtMs ?? null,
+      oldestUncountedAtMs: await appendedAtMsOf(reader, range, countedOffset),
       watermarkMs: progress?.watermarkMs ?? null,
     });
   }
@@ -187,7 +197,7 @@ export async function partitionStatuses(ledger: Ledger): Promise<PartitionStatus
 
 function problemsOf(ledger: Ledger): string[] {
   const { counter, reconciler } = ledger;
-  const { archiver, writer, deadLetters } = ledger.parts;
+  const { archiver, writer, deadLetters, verdicts } = ledger.parts;
   const problems: string[] = [];
   const { counterProblem } = ledger;
   if (counterProblem !== null) problems.push(`counting has stopped: ${counterProblem.message}`);
@@ -202,6 +212,7 @@ function problemsOf(ledger: Ledger): string[] {
   }
   const archiving = archiver.status().lastError;
   if (archiving !== null) problems.push(`archiving: ${archiving.message}`);
+  if (verdicts.problem !== null) problems.push(`verdicts: ${verdicts.problem.message}`);
   if (reconciler.stuck !== null) problems.push(`finality: ${reconciler.stuck.reason}`);
   if (!writer.healthy) problems.push(`partition ${LEDGER_PARTITION} of the log cannot be written`);
   const waiting = [...deadLetters.waiting().values()].reduce((sum, n) => sum + n, 0);

@@ -1,38 +1,67 @@
 /** The API of the ledger process: which parts answer which routes. */
 import { importAds } from '../ads/import.ts';
-import type { AdCatalog } from '../ads/port.ts';
+import { createKey, retireKey } from '../ads/keys.ts';
+import { accessFeature } from '../api/access-routes.ts';
 import type { LedgerAdmin } from '../api/admin-port.ts';
 import type { ImportAds } from '../api/admin-routes.ts';
-import { type Api, createApi } from '../api/api.ts';
+import { type Api, type ApiDeps, createApi } from '../api/api.ts';
+import { clicksFeature } from '../api/clicks-routes.ts';
+import type { Finality } from '../api/history.ts';
+import type { LiveHub } from '../api/live.ts';
+import { liveFeature } from '../api/live-routes.ts';
 import type { ApiFeature } from '../api/operation.ts';
+import type { ErrorLog } from '../api/problem.ts';
+import { topFeature } from '../api/top-routes.ts';
+import { verdictsFeature } from '../api/verdict-routes.ts';
+import { webhooksFeature } from '../api/webhook-routes.ts';
+import type { AuditLog } from '../auth/audit-log.ts';
+import { requestLimits } from '../auth/limits.ts';
 import type { TokenStore } from '../auth/tokens.ts';
 import { consoleFeature } from '../console/serve.ts';
+import type { DisputeStore } from '../disputes/port.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
+import type { Webhooks } from '../webhooks/webhooks.ts';
+import { refuseImportOfSynced } from './catalog-sync.ts';
+import { billingOf } from './ledger-billing.ts';
 import type { LedgerMetrics } from './ledger-metrics.ts';
-import type { Ledger } from './ledger-parts.ts';
+import type { Ledger, LedgerParts } from './ledger-parts.ts';
+import { clicksParts } from './ledger-verdicts.ts';
+import { wholeWarehouse } from './whole-warehouse.ts';
 
 export interface LedgerApiParts {
   readonly ledger: Ledger;
   readonly tokens: TokenStore;
+  readonly audit: AuditLog;
   readonly admin: LedgerAdmin;
   readonly metrics: LedgerMetrics;
+  readonly webhooks: Webhooks;
+  readonly live: LiveHub;
+  readonly disputes: DisputeStore;
   readonly logger: Logger;
 }
 
 export function createLedgerApi(apiParts: LedgerApiParts): Api {
-  const { ledger, tokens, admin, metrics, logger } = apiParts;
+  return createApi(ledgerApiDeps(apiParts));
+}
+
+export function ledgerApiDeps(apiParts: LedgerApiParts): ApiDeps {
+  const { ledger, tokens, audit, admin, metrics, logger } = apiParts;
   const { parts } = ledger;
-  return createApi({
+  return {
     config: parts.config.api,
     tokens,
+    limits: requestLimits(parts.config.api.rateLimitPerMinute, parts.clock),
+    audit,
     admin,
-    importAds: adsImporter(parts.catalog),
-    warehouse: parts.warehouse,
+    importAds: adsImporter(parts),
+    warehouse: wholeWarehouse(parts.warehouse, ledger),
     finalUntilMs: () => ledger.reconciler.finalUntilMs,
+    finality: finalityOf(ledger),
     asOfMs: () => ledger.counter.asOfMs,
     isRebuilding: () => ledger.isRebuilding,
     log: (error, message) => logger.error({ err: error }, message),
+    observe: metrics.request,
     features: featuresOf(apiParts),
     ops: {
       health: () => new Response('ok\n'),
@@ -42,16 +71,66 @@ export function createLedgerApi(apiParts: LedgerApiParts): Api {
           headers: { 'Content-Type': metrics.registry.contentType },
         }),
     },
-  });
+  };
 }
 
 /** Every part of the API with routes of its own, one line each. */
-function featuresOf(_parts: LedgerApiParts): ApiFeature[] {
-  return [consoleFeature()];
+function featuresOf(apiParts: LedgerApiParts): ApiFeature[] {
+  const { ledger } = apiParts;
+  const log: ErrorLog = (error, message) => apiParts.logger.error({ err: error }, message);
+  return [
+    verdictsFeature({ admin: apiParts.admin, log }),
+    clicksFeature(clicksParts(ledger)),
+    topOf(apiParts),
+    webhooksFeature(apiParts),
+    liveFeature({ hub: apiParts.live, tokens: apiParts.tokens }),
+    consoleFeature(),
+    accessOf(apiParts),
+    ...billingOf(apiParts),
+  ];
 }
 
-export function adsImporter(catalog: AdCatalog): ImportAds {
+function topOf({ ledger }: LedgerApiParts): ApiFeature {
+  const { warehouse, config } = ledger.parts;
+  return topFeature({
+    warehouse: wholeWarehouse(warehouse, ledger),
+    config: config.api,
+    finalUntilMs: () => ledger.reconciler.finalUntilMs,
+    asOfMs: () => ledger.counter.asOfMs,
+  });
+}
+
+function finalityOf(ledger: Ledger): Finality {
+  const { clock, config, archiver } = ledger.parts;
+  return {
+    clock,
+    latenessMs: config.counting.latenessMs,
+    delayMs: config.reconcile.delayMs,
+    stuck: () => ledger.reconciler.stuck,
+    coveredUntilMs: () => archiver.coveredUntilMs(),
+  };
+}
+
+function accessOf({ ledger, tokens, audit }: LedgerApiParts): ApiFeature {
+  const { catalog, clock } = ledger.parts;
+  return accessFeature({
+    tokens,
+    audit,
+    ads: catalog,
+    keys: {
+      list: () => catalog.keys(),
+      create: (kid) => createKey(catalog, clock, kid),
+      retire: (which) => retireKey(catalog, clock, which),
+    },
+  });
+}
+
+export function adsImporter({
+  catalog,
+  config,
+}: Pick<LedgerParts, 'catalog' | 'config'>): ImportAds {
   return async (source, { format }, progress) => {
+    refuseImportOfSynced(config);
     const result = await importAds(source, catalog, {
       ...(format === undefined ? {} : { format }),
       onProgress: ({ phase, done }) => progress(`${phase} ads`, done),

@@ -1,23 +1,50 @@
 /** Prometheus metrics of the ledger: counting, archive, finality. */
-import { Counter, Gauge, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { ObserveRequest } from '../api/observe.ts';
 import type { HourResult } from '../reconcile/reconciler.ts';
+import { addApiMetrics } from './api-metrics.ts';
 import { partitionStatuses } from './ledger-admin.ts';
 import type { Ledger } from './ledger-parts.ts';
+import { perScrape } from './per-scrape.ts';
+import { addProcessMetrics, type ProcessMetricsOptions } from './process-metrics.ts';
+import { addStorageMetrics } from './storage-metrics.ts';
+
+const HOUR_MS = 3_600_000;
 
 export interface LedgerMetrics {
   readonly registry: Registry;
   hour(result: HourResult): void;
+  readonly request: ObserveRequest;
 }
 
-export function createLedgerMetrics(ledger: () => Ledger): LedgerMetrics {
+const RECOUNT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800];
+
+export function createLedgerMetrics(
+  ledger: () => Ledger,
+  spans: ProcessMetricsOptions['spans'],
+): LedgerMetrics {
   const registry = new Registry();
-  const registers = [registry];
   logMetrics(registry, ledger);
   countingMetrics(registry, ledger);
-  const drift = new Gauge({
+  addStorageMetrics(registry, ledger);
+  addProcessMetrics({ registry, role: 'ledger', spans });
+  const hour = hourMetrics(registry, ledger);
+  return { registry, hour, request: addApiMetrics(registry) };
+}
+
+/** What recounting an hour brought. */
+function hourMetrics(registry: Registry, ledger: () => Ledger): LedgerMetrics['hour'] {
+  const registers = [registry];
+  new Gauge({
     name: 'clickledger_drift_ratio',
     help: 'Largest |live - final| / final over advertisers, of the last hour that turned final.',
     registers,
+    collect() {
+      // After a restart the last final hour is still the last one.
+      const { reconciler } = ledger();
+      const last = reconciler.hour(reconciler.finalUntilMs - HOUR_MS);
+      if (last !== undefined) this.set(last.driftMax);
+    },
   });
   const alerts = new Counter({
     name: 'clickledger_drift_alerts_total',
@@ -35,35 +62,54 @@ export function createLedgerMetrics(ledger: () => Ledger): LedgerMetrics {
     help: 'Memory of the dedup table of the last recount.',
     registers,
   });
-  return {
-    registry,
-    hour(result) {
-      hours.inc({ kind: result.kind });
-      recountBytes.set(result.memoryBytes);
-      if (result.kind === 'final') drift.set(result.hour.driftMax);
-      if (result.driftAlert) alerts.inc();
-    },
+  const recountSeconds = new Histogram({
+    name: 'clickledger_recount_seconds',
+    help: 'Time to recount and publish one hour.',
+    buckets: RECOUNT_BUCKETS,
+    registers,
+  });
+  return (result) => {
+    hours.inc({ kind: result.kind });
+    recountBytes.set(result.memoryBytes);
+    recountSeconds.observe(result.durationMs / 1_000);
+    if (result.driftAlert) alerts.inc();
   };
 }
 
 /** What counting reads: backlog, age, watermark. */
 function logMetrics(registry: Registry, ledger: () => Ledger): void {
   const registers = [registry];
-  const age = new Gauge({
+  const partitions = perScrape(() => partitionStatuses(ledger()));
+  new Gauge({
     name: 'clickledger_oldest_uncounted_seconds',
     help: 'Age of the oldest record of the log that is not counted yet; 0 when all are.',
     registers,
+    async collect() {
+      const nowMs = ledger().parts.clock();
+      const times = (await partitions()).map((each) => each.oldestUncountedAtMs ?? nowMs);
+      this.set(Math.max(0, nowMs - Math.min(nowMs, ...times)) / 1000);
+    },
   });
-  const lag = new Gauge({
+  new Gauge({
     name: 'clickledger_watermark_lag_seconds',
     help: 'How far the counter is behind in event time; 0 when every partition is idle.',
     registers,
+    collect() {
+      const watermarkMs = ledger().counter.watermarkMs();
+      const nowMs = ledger().parts.clock();
+      this.set(watermarkMs === null ? 0 : Math.max(0, nowMs - watermarkMs) / 1000);
+    },
   });
-  const unarchived = new Gauge({
+  new Gauge({
     name: 'clickledger_unarchived_records',
     help: 'Records of the log that are not archived yet.',
     labelNames: ['partition'],
     registers,
+    async collect() {
+      for (const { partition, logEndOffset, archivedOffset } of await partitions()) {
+        this.set({ partition: String(partition) }, logEndOffset - archivedOffset);
+      }
+    },
   });
   new Gauge({
     name: 'clickledger_log_backlog_records',
@@ -71,17 +117,9 @@ function logMetrics(registry: Registry, ledger: () => Ledger): void {
     labelNames: ['partition'],
     registers,
     async collect() {
-      const nowMs = ledger().parts.clock();
-      let oldestMs = nowMs;
-      for (const each of await partitionStatuses(ledger())) {
-        const partition = String(each.partition);
-        this.set({ partition }, each.backlog);
-        unarchived.set({ partition }, each.logEndOffset - each.archivedOffset);
-        oldestMs = Math.min(oldestMs, each.oldestUncountedAtMs ?? nowMs);
+      for (const { partition, backlog } of await partitions()) {
+        this.set({ partition: String(partition) }, backlog);
       }
-      age.set((nowMs - oldestMs) / 1000);
-      const watermarkMs = ledger().counter.watermarkMs();
-      lag.set(watermarkMs === null ? 0 : Math.max(0, nowMs - watermarkMs) / 1000);
     },
   });
 }
@@ -146,6 +184,11 @@ function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {
     'held_rows',
     'Changed rows that the warehouse has not taken yet.',
     () => ledger().counter.heldRows,
+  );
+  gauge(
+    'invalid_impressions',
+    'Impressions whose verdict in force is that their click is invalid.',
+    () => ledger().parts.verdicts.table.invalid,
   );
   gauge('claims', 'Impressions remembered for dedup.', () => ledger().counter.memory().claims);
   gauge(

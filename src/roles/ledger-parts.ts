@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import type { AdCatalog } from '../ads/port.ts';
 import { Archiver } from '../archive/archiver.ts';
-import { openFolderStore } from '../archive/folder/store.ts';
 import { loadManifest, type Manifest } from '../archive/manifest.ts';
 import type { ObjectStore } from '../archive/port.ts';
 import { type DataPaths, dataPaths, LEDGER_PARTITION } from '../config/paths.ts';
@@ -16,20 +15,28 @@ import { Counter } from '../counter/counter.ts';
 import { openJournalLog } from '../counter/disk/journal-log.ts';
 import type { DeadLetterStore, JournalLog } from '../counter/port.ts';
 import { openDeadLetters } from '../counter/sqlite/dead-letters.ts';
-import { DiskLogReader } from '../log/disk/reader.ts';
 import { removeOldSegments } from '../log/disk/retention.ts';
 import { DiskLogWriter } from '../log/disk/writer.ts';
+import type { ClickLogReader } from '../log/port.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { type Lock, takeLock } from '../platform/lock.ts';
 import type { Logger } from '../platform/logger.ts';
+import { Evidence, type EvidenceOptions } from '../reconcile/evidence.ts';
 import { HourIndexes } from '../reconcile/hour-index.ts';
 import { PendingHours } from '../reconcile/pending-hours.ts';
 import { type HourResult, Reconciler } from '../reconcile/reconciler.ts';
-import { openChdbWarehouse } from '../warehouse/chdb/warehouse.ts';
+import type { KeptFrom } from '../reconcile/rows-in-force.ts';
+import { TakenBackFiles } from '../reconcile/taken-back.ts';
+import { SearchedVerdicts } from '../reconcile/verdict-search.ts';
+import { VerdictArchive } from '../verdicts/archive.ts';
 import type { Warehouse } from '../warehouse/port.ts';
+import { openLogReader } from './log-reader.ts';
 import { Loop } from './loop.ts';
+import { openStore } from './open-store.ts';
+import { openWarehouse } from './open-warehouse.ts';
 import { RebuildMarker } from './rebuild-marker.ts';
+import type { Telemetry } from './telemetry.ts';
 
 export interface LedgerParts {
   readonly config: Config;
@@ -37,7 +44,7 @@ export interface LedgerParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly catalog: AdCatalog;
-  readonly reader: DiskLogReader;
+  readonly reader: ClickLogReader;
   /** Writer of the ledger's own partition. */
   readonly writer: DiskLogWriter;
   readonly warehouse: Warehouse;
@@ -45,23 +52,32 @@ export interface LedgerParts {
   readonly store: ObjectStore;
   readonly manifest: Manifest;
   readonly archiver: Archiver;
+  readonly verdicts: VerdictArchive;
+  /** Null while nothing is traced. */
+  readonly telemetry: Telemetry | null;
 }
 
 /** Minute rows are kept for 90 days, hour rows for three years, day rows for ever. */
-export const MINUTE_TTL_DAYS = 90;
-export const HOUR_TTL_DAYS = 3 * 366;
+const MINUTE_TTL_DAYS = 90;
+const HOUR_TTL_DAYS = 3 * 366;
+/** Rows within a day of their end are not counted on: reading and writing take their time. */
+const TTL_MARGIN_DAYS = 1;
 const COUNTER_RESTART_MS = 2_000;
 const RETENTION_INTERVAL_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
 export class Ledger {
   readonly parts: LedgerParts;
+  readonly evidence: Evidence;
   /** Opened anew by `rebuild`: do not keep them. */
   counter!: Counter;
   reconciler!: Reconciler;
   readonly #lock: Lock;
   readonly #onHour: (result: HourResult) => void;
   readonly #rebuild: RebuildMarker;
+  #upserts = 0;
+  #publications = 0;
+  #rebuilds = 0;
   #loops: Loop[] = [];
   #counterAbort = new AbortController();
   #counterFailure: Error | null = null;
@@ -70,7 +86,13 @@ export class Ledger {
   private constructor(parts: LedgerParts, lock: Lock, onHour: (result: HourResult) => void) {
     this.parts = parts;
     this.#lock = lock;
-    this.#onHour = onHour;
+    this.#onHour = (result) => {
+      this.#publications++;
+      onHour(result);
+    };
+    const { store, manifest, verdicts } = parts;
+    const takenBack: EvidenceOptions['takenBack'] = (hourMs) => this.reconciler.takenBack(hourMs);
+    this.evidence = new Evidence({ store, manifest, verdicts, takenBack });
     this.#rebuild = new RebuildMarker(parts.paths.rebuildMarker);
   }
 
@@ -79,6 +101,7 @@ export class Ledger {
     config: Config;
     clock: Clock;
     logger: Logger;
+    telemetry?: Telemetry | null;
     onHour?: (result: HourResult) => void;
   }): Promise<Ledger> {
     const { config, clock, logger } = options;
@@ -89,14 +112,10 @@ export class Ledger {
       'ledger',
       'Another ledger works on this data folder; commands reach it while "clickledger up" runs.',
     );
-    const warehouse = await openChdbWarehouse({
-      path: paths.warehouse,
-      minuteTtlDays: MINUTE_TTL_DAYS,
-      hourTtlDays: HOUR_TTL_DAYS,
-    });
-    await warehouse.migrate();
-    const reader = new DiskLogReader(paths.log);
-    const store = await openFolderStore({ dir: paths.archive });
+    const ttl = { minuteTtlDays: MINUTE_TTL_DAYS, hourTtlDays: HOUR_TTL_DAYS };
+    const warehouse = await openWarehouse(config, ttl);
+    const reader = await openLogReader(config, paths, logger);
+    const store = await openStore(config, clock, logger);
     const manifest = await loadManifest(store);
     const archiver = new Archiver({
       reader,
@@ -112,7 +131,9 @@ export class Ledger {
     const base = { config, paths, clock, logger, warehouse, reader, store, manifest, archiver };
     const parts: LedgerParts = {
       ...base,
+      telemetry: options.telemetry ?? null,
       deadLetters,
+      verdicts: await VerdictArchive.open(store),
       catalog: openLmdbCatalog({ dir: paths.catalog, readOnly: false }),
       writer: openLedgerWriter(config, paths, clock, logger),
     };
@@ -124,7 +145,7 @@ export class Ledger {
   /** Opens what `rebuild` throws away: the counter's state and the reconciler's memory. */
   async #openDerived(): Promise<void> {
     const { parts } = this;
-    this.counter = await newCounter(parts);
+    this.counter = await newCounter(parts, () => this.#upserts++);
     await this.counter.open();
     this.reconciler = newReconciler(parts, this.#onHour, () => this.settle());
     await this.reconciler.open();
@@ -178,7 +199,7 @@ export class Ledger {
 
   async #reopenCounter(): Promise<void> {
     try {
-      const counter = await newCounter(this.parts);
+      const counter = await newCounter(this.parts, () => this.#upserts++);
       await counter.open();
       this.counter = counter;
     } catch (error) {
@@ -204,6 +225,21 @@ export class Ledger {
     if (this.reconciler.finalUntilMs < untilMs) return true;
     this.#rebuild.end();
     return false;
+  }
+
+  /** Rises whenever live rows change. */
+  get upserts(): number {
+    return this.#upserts;
+  }
+
+  /** Rises with every hour that is published. */
+  get publications(): number {
+    return this.#publications;
+  }
+
+  /** Rises when the warehouse begins to be built again. */
+  get rebuilds(): number {
+    return this.#rebuilds;
   }
 
   get isRunning(): boolean {
@@ -246,7 +282,25 @@ export class Ledger {
   }
 
   /** Drops state and warehouse and builds them again from archive and log. */
-  async rebuild(progress: (message: string) => void): Promise<{ records: number; hours: number }> {
+  rebuild(progress: (message: string) => void): Promise<{ records: number; hours: number }> {
+    return this.alone(() => this.#rebuildAll(progress));
+  }
+
+  #alone: Promise<unknown> = Promise.resolve();
+
+  /**
+   * Runs `work` before or after a `rebuild`, never during one: what it changes in final hours would
+   * come back without a restatement, since their old rows are gone.
+   */
+  alone<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#alone.then(work);
+    this.#alone = result.catch(() => {});
+    return result;
+  }
+
+  async #rebuildAll(
+    progress: (message: string) => void,
+  ): Promise<{ records: number; hours: number }> {
     const { parts } = this;
     const wasRunning = this.isRunning;
     progress('archiving what the log holds');
@@ -271,6 +325,7 @@ export class Ledger {
     const { paths, warehouse } = this.parts;
     progress('dropping state and warehouse');
     this.#rebuild.begin(untilMs);
+    this.#rebuilds++;
     // The state goes first: left over from a process that died here, it would not write again the
     // rows that it has settled, and the warehouse would miss them. Without it the log is counted anew.
     rmSync(paths.counterState, { recursive: true, force: true });
@@ -355,7 +410,7 @@ async function openJournal(paths: DataPaths, clock: Clock, logger: Logger): Prom
   }
 }
 
-async function newCounter(parts: LedgerParts): Promise<Counter> {
+async function newCounter(parts: LedgerParts, onUpsert: () => void): Promise<Counter> {
   const { config, reader, warehouse, deadLetters, paths, clock, logger } = parts;
   return new Counter({
     reader,
@@ -365,6 +420,8 @@ async function newCounter(parts: LedgerParts): Promise<Counter> {
     journal: await openJournal(paths, clock, logger),
     counting: config.counting,
     ...config.counter,
+    onUpsert,
+    tracer: parts.telemetry?.countTracer() ?? null,
     onError: (error, what) => logger.error({ err: error }, `${what} failed`),
   });
 }
@@ -382,14 +439,25 @@ function newReconciler(
     clock,
     indexes: new HourIndexes(paths.recountIndex),
     pending: new PendingHours(join(paths.recountIndex, 'pending.json')),
+    takenBack: new TakenBackFiles(join(paths.recountIndex, 'taken-back')),
+    searched: new SearchedVerdicts(join(paths.recountIndex, 'verdicts-searched.json')),
+    verdicts: parts.verdicts,
+    verdictReachMs: config.reconcile.verdictReachMs,
     delayMs: config.reconcile.delayMs,
     lookbackMs: config.reconcile.lookbackMs,
     driftAlert: config.reconcile.driftAlert,
+    keptFrom: () => keptFrom(clock()),
     latenessMs: config.counting.latenessMs,
     coveredUntilMs: () => archiver.coveredUntilMs(),
     settle,
     onHour,
   });
+}
+
+/** From when on the warehouse still has every row of its tiers. */
+export function keptFrom(nowMs: number): KeptFrom {
+  const from = (days: number): number => nowMs - (days - TTL_MARGIN_DAYS) * 24 * HOUR_MS;
+  return { minuteMs: from(MINUTE_TTL_DAYS), hourMs: from(HOUR_TTL_DAYS) };
 }
 
 /** Refuses a data folder that was never set up: a command must not make one by a typing error. */

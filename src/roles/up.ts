@@ -35,6 +35,8 @@ interface ChildSpec {
   /** 0 is usual; more gives way to others. */
   readonly niceness: number;
   readonly args: readonly string[];
+  /** What it reads first: the configuration, whose secrets must not be on a command line. */
+  readonly firstLine: string;
 }
 
 class Child {
@@ -57,6 +59,7 @@ class Child {
       stdout: 'inherit',
       stderr: 'inherit',
     });
+    this.#tell(this.#process.stdin);
     this.#giveWay(this.#process.pid);
     void this.#process.exited.then((code) => {
       if (this.#stopping) return;
@@ -67,6 +70,12 @@ class Child {
       this.#logger.error({ child: name, code, restartInMs: this.#backoffMs }, `${name} has ended`);
       this.#timer = setTimeout(() => this.start(), this.#backoffMs);
     });
+  }
+
+  #tell(stdin: Bun.FileSink): void {
+    stdin.write(`${this.spec.firstLine}\n`);
+    // One that has ended already is started again, and told again.
+    void Promise.resolve(stdin.flush()).catch(() => {});
   }
 
   /** Right after the start, so that the threads which come later inherit it. */
@@ -112,7 +121,8 @@ export async function runUp(
   const role = (niceness: number, name: string, ...args: string[]): ChildSpec => ({
     name: [name, ...args].join('-'),
     niceness,
-    args: ['run-role', name, ...args, '--config-json', configJson],
+    args: ['run-role', name, ...args, '--config-json', '-'],
+    firstLine: configJson,
   });
   const ledger = new Child(role(LEDGER_NICENESS, 'ledger'), logger);
   const workers = Array.from(

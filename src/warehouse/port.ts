@@ -1,6 +1,6 @@
 /**
  * The warehouse: counted rows, live and final, and which final attempt of an hour is in force.
- * Adapter: `chdb/` (one machine); a ClickHouse server takes the same SQL through the same client.
+ * Adapters: `chdb/` (one machine), `clickhouse/` (a server or cluster); the SQL and the client are one.
  *
  * W1 Live and final rows lie in different tables; the stream writes only live, the recount only final.
  * W2 A live row is the full count under its natural key with a rising version: the highest wins.
@@ -92,20 +92,34 @@ export interface Publication {
 export type Granularity = 'minute' | 'hour' | 'day' | 'total';
 export type GroupBy = 'ad' | 'campaign' | 'country' | 'device';
 
-/** A validated query; every list undefined means "no filter". */
-export interface MetricsQuery {
+/** By bucket, then groups; or by clicks, rising or (`-`) falling, ties by bucket and groups. */
+export type OrderBy = 'bucket' | 'clicks' | '-clicks';
+
+/** Which rows a query is about: every list undefined means "no filter". */
+export interface MetricsFilter {
   readonly advertiserId: string;
   readonly adIds: readonly string[] | undefined;
   readonly campaignIds: readonly string[] | undefined;
   readonly countries: readonly string[] | undefined;
   readonly devices: readonly string[] | undefined;
+  /** Values that are left out; a filter and its exclusion partition what there is. */
+  readonly adIdsNot?: readonly string[] | undefined;
+  readonly campaignIdsNot?: readonly string[] | undefined;
+  readonly countriesNot?: readonly string[] | undefined;
+  readonly devicesNot?: readonly string[] | undefined;
   /** Half-open `[fromMs, toMs)`, whole minutes. */
   readonly fromMs: number;
   readonly toMs: number;
+}
+
+/** A validated query. */
+export interface MetricsQuery extends MetricsFilter {
   readonly granularity: Granularity;
   /** IANA zone that days (and hours) are cut in. */
   readonly timezone: string;
   readonly groupBy: readonly GroupBy[];
+  /** `bucket` when undefined. */
+  readonly orderBy?: OrderBy | undefined;
   readonly limit: number;
   /** Position after the last row of the page before; undefined for the first page. */
   readonly after: readonly string[] | undefined;
@@ -124,6 +138,30 @@ export interface MetricsRow {
 export interface MetricsPage {
   readonly rows: readonly MetricsRow[];
   readonly next: readonly string[] | undefined;
+}
+
+/** A sum that is kept beside the rows of an hour or day and is not their sum. */
+export interface RollupDifference {
+  readonly advertiserId: string;
+  /** Empty where the roll-up sums over them. */
+  readonly campaignId: string;
+  readonly adId: string;
+  readonly country: string;
+  readonly device: string;
+  readonly rows: number;
+  readonly rollup: number;
+}
+
+export interface TopQuery extends MetricsFilter {
+  readonly by: GroupBy;
+  readonly limit: number;
+}
+
+export interface Top {
+  /** Most clicks first, ties by value; only values with clicks. */
+  readonly rows: readonly { readonly value: string; readonly clicks: number }[];
+  /** Clicks of all values, also of those beyond the limit, from the same moment. */
+  readonly total: number;
 }
 
 export interface Warehouse {
@@ -148,6 +186,8 @@ export interface Warehouse {
     attempt: number,
     hourAttempts: ReadonlyMap<number, number>,
   ): Promise<void>;
+  /** Writes a day's rows as they are given, for days whose hour rows may have expired. */
+  writeDayRows(dayMs: number, attempt: number, rows: readonly FinalRow[]): Promise<void>;
   publish(publication: Publication): Promise<void>;
   /** Published hours in `[fromMs, toMs)`, latest revision each, ascending. */
   hours(fromMs: number, toMs: number): Promise<HourState[]>;
@@ -164,10 +204,14 @@ export interface Warehouse {
   finalRows(hourMs: number): Promise<FinalRow[]>;
   /** Rows in force of one hour or UTC day of that tier, in key order; `minuteMs` is its start. */
   tierRows(tier: 'hour' | 'day', startMs: number): Promise<FinalRow[]>;
+  /** Roll-ups in force that differ from the rows in force of that hour or UTC day; there are none. */
+  rollupDifferences(tier: 'hour' | 'day', startMs: number): Promise<RollupDifference[]>;
   /** Live rows of `[fromMs, toMs)`, latest version each, shards summed, in key order. */
   liveRows(fromMs: number, toMs: number): Promise<FinalRow[]>;
   /** Answers a query: final rows for hours before `finalUntilMs`, live rows after it. */
   metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage>;
+  /** The values with the most clicks, out of the same rows as `metrics`. */
+  top(query: TopQuery, finalUntilMs: number): Promise<Top>;
   /** Reads again which attempts are in force; a process that does not publish itself needs it. */
   refresh(): Promise<void>;
   /** Removes every row and state (for `rebuild`). */

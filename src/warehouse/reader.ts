@@ -2,20 +2,31 @@
  * Answers a metrics query: which buckets, which tiers, in which order, page by page.
  *
  * Rows come by bucket first, while the tables are sorted by ad first. So a page is built from windows
- * of buckets: a few buckets at a time until the page is full. A page then costs what its rows cost,
- * not what the whole range costs.
+ * of buckets: a few buckets at a time until the page is full, from the cursor's bucket on. A page then
+ * costs what its rows cost, not what the whole range costs, and the last costs what the first does.
+ * By clicks no row is known to come first before all are counted: such a page reads the whole range.
  *
  * R1 The parts of one bucket, from several tiers, are summed in one statement: one row per bucket.
  * R2 Rows of an expired tier are never taken for "no clicks": such a query is refused.
  */
 import { MAX_CLICKED_AT_MS, MIN_CLICKED_AT_MS } from '../event/click-event.ts';
 import { assert, LedgerError } from '../platform/errors.ts';
-import { type Buckets, bucketsOf, DAY_MS, floorTo, formatInZone, HOUR_MS } from './buckets.ts';
+import { type Buckets, bucketsOf, floorTo, formatInZone, HOUR_MS } from './buckets.ts';
 import { planSegments, type Segment, type Tier, type TimeRange } from './plan.ts';
-import type { GroupBy, MetricsPage, MetricsQuery, MetricsRow } from './port.ts';
+import type {
+  Granularity,
+  GroupBy,
+  MetricsPage,
+  MetricsQuery,
+  MetricsRow,
+  OrderBy,
+  Top,
+  TopQuery,
+} from './port.ts';
 import type { PublishedStates } from './published.ts';
-import { type BucketRule, groupOrder, metricsSql, type Source } from './sql/metrics.ts';
+import { groupOrder, metricsSql, topSql } from './sql/metrics.ts';
 import type { Row } from './sql/read.ts';
+import type { BucketRule, Source } from './sql/sources.ts';
 import { type Sql, toCount } from './sql/sql.ts';
 
 export interface ReaderParts {
@@ -25,10 +36,17 @@ export interface ReaderParts {
   readonly heldFromMs: { readonly minute: number; readonly hour: number };
 }
 
-/** A window makes about this many groups at the least: fewer would not make it cheaper. */
-const MIN_WINDOW_GROUPS = 200_000;
-/** Groups per bucket when the query names no ads. */
-const ASSUMED_ADS = 1_000;
+/** Most buckets of a query that is sorted by clicks: all of them are counted for every page. */
+export const MAX_SORTED_BUCKETS = 1_500;
+/** A window is made for about this many groups at the least: fewer would not make it cheaper. */
+const MIN_WINDOW_GROUPS = 20_000;
+/** Groups per bucket where the query does not list them; only the first window rests on it. */
+const ASSUMED: Readonly<Record<GroupBy, number>> = {
+  ad: 1_000,
+  campaign: 20,
+  country: 10,
+  device: 2,
+};
 /** A window that filled little of the page is followed by a wider one. */
 const WINDOW_GROWTH = 8;
 /** Bounds the parameters of one statement. */
@@ -40,36 +58,68 @@ export async function readMetrics(
   finalUntilMs: number,
 ): Promise<MetricsPage> {
   assert(query.limit >= 1, 'a page has at least one row');
-  const fromMs = Math.max(query.fromMs, MIN_CLICKED_AT_MS);
-  const toMs = Math.min(query.toMs, MAX_CLICKED_AT_MS);
-  const buckets = bucketsOf(query.granularity, query.timezone, fromMs, Math.max(fromMs, toMs));
+  const range = countedRange(query);
+  const buckets = bucketsOf(query.granularity, query.timezone, range.fromMs, range.toMs);
+  const orderBy = query.orderBy ?? 'bucket';
+  const isSorted = orderBy !== 'bucket';
+  assert(!isSorted || buckets.count <= MAX_SORTED_BUCKETS, 'few enough buckets to sort by clicks');
   const position = query.after === undefined ? undefined : toPosition(query, buckets, query.after);
-  const range = { fromMs, toMs };
-  let first = position?.bucket ?? 0;
-  let size = firstWindow(query);
+  let first = isSorted ? 0 : (position?.bucket ?? 0);
+  let size = isSorted ? buckets.count : firstWindow(query);
   const rows: Row[] = [];
   // One row more than asked for tells whether there is a next page.
-  while (fromMs < toMs && first < buckets.count && rows.length <= query.limit) {
+  while (range.fromMs < range.toMs && first < buckets.count && rows.length <= query.limit) {
     const end = Math.min(buckets.count, first + size);
-    const sources = sourcesOf(parts, query, finalUntilMs, windowOf(buckets, first, end, range));
+    const window = windowOf(buckets, first, end, range);
+    const sources = sourcesOf(parts, query.granularity, finalUntilMs, window);
+    const missing = query.limit + 1 - rows.length;
+    let found: Row[] = [];
     if (sources.length > 0) {
+      const isAfter = position !== undefined && (isSorted || first === position.bucket);
       const statement = {
-        query,
+        filter: query,
+        groupBy: query.groupBy,
+        orderBy,
         buckets: ruleOf(query, buckets, first, end),
         sources,
-        after: position !== undefined && first === position.bucket ? position.values : undefined,
-        limit: query.limit + 1 - rows.length,
+        after: isAfter ? position.values : undefined,
+        limit: missing,
       };
-      rows.push(...(await parts.run(metricsSql(statement))));
+      found = await parts.run(metricsSql(statement));
+      for (const row of found) rows.push(row);
     }
+    size = nextWindow(end - first, found.length, missing);
     first = end;
-    size = Math.min(size * WINDOW_GROWTH, MAX_WINDOW_BUCKETS);
   }
   return toPage(query, rows);
 }
 
+/** The whole range as one bucket. */
+export async function readTop(
+  parts: ReaderParts,
+  query: TopQuery,
+  finalUntilMs: number,
+): Promise<Top> {
+  const range = countedRange(query);
+  if (range.fromMs >= range.toMs) return { rows: [], total: 0 };
+  const sources = sourcesOf(parts, 'total', finalUntilMs, { ...range, cutsMs: [] });
+  if (sources.length === 0) return { rows: [], total: 0 };
+  const { by, limit } = query;
+  const rows = await parts.run(topSql({ filter: query, by, sources, limit }));
+  return {
+    rows: rows.map((row) => ({ value: String(row[0]), clicks: toCount(row[1]) })),
+    total: rows.length === 0 ? 0 : toCount(rows[0]![2]),
+  };
+}
+
+/** What can hold clicks at all of a range. */
+function countedRange({ fromMs, toMs }: TimeRange): TimeRange {
+  const from = Math.max(fromMs, MIN_CLICKED_AT_MS);
+  return { fromMs: from, toMs: Math.max(from, Math.min(toMs, MAX_CLICKED_AT_MS)) };
+}
+
 interface Window extends TimeRange {
-  readonly cutsMs: readonly number[] | 'every_minute';
+  readonly cutsMs: readonly number[];
 }
 
 function windowOf(buckets: Buckets, first: number, end: number, range: TimeRange): Window {
@@ -85,15 +135,30 @@ function startsOf(buckets: Buckets, first: number, end: number): number[] {
 }
 
 function firstWindow(query: MetricsQuery): number {
-  const groups = query.groupBy.includes('ad') ? (query.adIds?.length ?? ASSUMED_ADS) : 1;
-  const enough = Math.max(query.limit + 1, MIN_WINDOW_GROUPS) / Math.max(1, groups);
-  return Math.min(MAX_WINDOW_BUCKETS, Math.ceil(enough));
+  const listed: Readonly<Record<GroupBy, readonly string[] | undefined>> = {
+    ad: query.adIds,
+    campaign: query.campaignIds,
+    country: query.countries,
+    device: query.devices,
+  };
+  let groups = 1;
+  for (const group of query.groupBy) groups *= listed[group]?.length ?? ASSUMED[group];
+  const enough = Math.max(query.limit + 1, MIN_WINDOW_GROUPS) / groups;
+  return Math.min(MAX_WINDOW_BUCKETS, Math.max(1, Math.ceil(enough)));
+}
+
+/** As many buckets as the missing rows need if they are as full as those before, and some more. */
+function nextWindow(size: number, found: number, missing: number): number {
+  const most = Math.min(size * WINDOW_GROWTH, MAX_WINDOW_BUCKETS);
+  if (found === 0) return most;
+  const enough = Math.ceil((1.2 * (missing - found) * size) / found);
+  return Math.max(1, Math.min(most, enough));
 }
 
 /** Plans one window and leaves out what cannot hold rows. */
 function sourcesOf(
   { published, heldFromMs }: ReaderParts,
-  query: MetricsQuery,
+  granularity: Granularity,
   finalUntilMs: number,
   window: Window,
 ): Source[] {
@@ -101,7 +166,7 @@ function sourcesOf(
     fromMs: window.fromMs,
     toMs: window.toMs,
     finalUntilMs,
-    cutsMs: query.granularity === 'minute' ? 'every_minute' : window.cutsMs,
+    cutsMs: granularity === 'minute' ? 'every_minute' : window.cutsMs,
     isDayPublished: (dayMs) => published.day(dayMs) !== undefined,
   });
   const byTier = new Map<Tier, Segment[]>();
@@ -155,35 +220,51 @@ function refuseExpired(published: PublishedStates, segment: Segment, heldFromMs:
   );
 }
 
+/** Zones change their clocks a few times a year; more runs than this are no faster than a search. */
+const MAX_RUNS = 8;
+
 function ruleOf(query: MetricsQuery, buckets: Buckets, first: number, end: number): BucketRule {
   if (query.granularity === 'total') return { kind: 'total' };
-  const startsMs = startsOf(buckets, first, end);
-  const firstMs = startsMs[0]!;
-  const stepMs = startsMs.length > 1 ? startsMs[1]! - firstMs : 2 * DAY_MS;
-  const even = startsMs.every((ms, index) => ms === firstMs + index * stepMs);
-  // The last bucket can be longer than the step too: the 25-hour day after others of 24.
-  return even && buckets.startMs(end) <= startsMs.at(-1)! + stepMs
-    ? { kind: 'step', firstMs, stepMs }
-    : { kind: 'edges', startsMs };
+  const runs: { firstMs: number; stepMs: number }[] = [];
+  for (let at = first; at < end && runs.length <= MAX_RUNS; at++) {
+    const startMs = buckets.startMs(at);
+    const lengthMs = buckets.startMs(at + 1) - startMs;
+    const stepMs = runs.at(-1)?.stepMs;
+    // The end of the range may cut the last bucket short: then it lies within its run's step.
+    const isEven = stepMs === lengthMs || (at === buckets.count - 1 && lengthMs <= (stepMs ?? 0));
+    if (!isEven) runs.push({ firstMs: startMs, stepMs: lengthMs });
+  }
+  return runs.length <= MAX_RUNS
+    ? { kind: 'runs', runs }
+    : { kind: 'edges', startsMs: startsOf(buckets, first, end) };
 }
 
 interface Position {
   /** Index of the bucket that the last row lay in. */
   readonly bucket: number;
+  /** Its bucket and groups; before them its clicks when they decide the order. */
   readonly values: readonly (number | string)[];
 }
 
 function toPosition(query: MetricsQuery, buckets: Buckets, after: readonly string[]): Position {
-  const [bucketText, ...groups] = after;
-  const seconds = /^\d{1,10}$/.test(bucketText ?? '') ? Number(bucketText) : Number.NaN;
+  const rest = [...after];
+  const isSorted = (query.orderBy ?? 'bucket') !== 'bucket';
+  const clicks = isSorted ? [toNumber(rest.shift(), 15)] : [];
+  const seconds = toNumber(rest.shift(), 10);
   const bucket =
     query.granularity === 'total' && seconds === 0 ? 0 : indexOf(buckets, seconds * 1000);
-  if (bucket === -1 || groups.length !== groupOrder(query.groupBy).length) {
+  const isWhole = rest.length === groupOrder(query.groupBy).length;
+  if (bucket === -1 || !isWhole || clicks.some(Number.isNaN)) {
     throw new LedgerError('cursor_invalid', 'The cursor does not belong to this query.', {
       hint: 'Repeat the query that gave the cursor, or start without one.',
     });
   }
-  return { bucket, values: [seconds, ...groups] };
+  return { bucket, values: [...clicks, seconds, ...rest] };
+}
+
+function toNumber(text: string | undefined, maxDigits: number): number {
+  const isNumber = text !== undefined && text.length <= maxDigits && /^\d+$/.test(text);
+  return isNumber ? Number(text) : Number.NaN;
 }
 
 function indexOf(buckets: Buckets, startMs: number): number {
@@ -202,13 +283,18 @@ function indexOf(buckets: Buckets, startMs: number): number {
 function toPage(query: MetricsQuery, rows: readonly Row[]): MetricsPage {
   const groups = groupOrder(query.groupBy);
   const given = rows.slice(0, query.limit);
-  const last = given.at(-1);
-  const cells = groups.length + 1;
   const label = labeller(query);
+  const read = rowReader(groups);
   return {
-    rows: given.map((row) => toRow(row, groups, label(Number(row[0])))),
-    next: rows.length > query.limit ? last!.slice(0, cells).map(String) : undefined,
+    rows: given.map((row) => read(row, label(Number(row[0])))),
+    next: rows.length > query.limit ? placeOf(given.at(-1)!, query.orderBy ?? 'bucket') : undefined,
   };
+}
+
+/** What `toPosition` takes back; a row is its bucket, its groups and its clicks. */
+function placeOf(row: Row, orderBy: OrderBy): string[] {
+  const keys = row.slice(0, -1).map(String);
+  return orderBy === 'bucket' ? keys : [String(toCount(row.at(-1))), ...keys];
 }
 
 /** Names buckets; neighbouring rows mostly share one. */
@@ -223,17 +309,19 @@ function labeller(query: MetricsQuery): (seconds: number) => string | undefined 
   };
 }
 
-function toRow(row: Row, groups: readonly GroupBy[], bucketStart: string | undefined): MetricsRow {
-  const value = (group: GroupBy): string | undefined => {
-    const at = groups.indexOf(group);
-    return at === -1 ? undefined : String(row[at + 1]);
-  };
-  return {
+function rowReader(
+  groups: readonly GroupBy[],
+): (row: Row, bucketStart: string | undefined) => MetricsRow {
+  const at = (group: GroupBy): number => groups.indexOf(group) + 1;
+  const [ad, campaign, country, device] = [at('ad'), at('campaign'), at('country'), at('device')];
+  const value = (row: Row, index: number): string | undefined =>
+    index === 0 ? undefined : String(row[index]);
+  return (row, bucketStart) => ({
     bucketStart,
-    adId: value('ad'),
-    campaignId: value('campaign'),
-    country: value('country'),
-    device: value('device'),
+    adId: value(row, ad),
+    campaignId: value(row, campaign),
+    country: value(row, country),
+    device: value(row, device),
     clicks: toCount(row[groups.length + 1]),
-  };
+  });
 }

@@ -6,17 +6,18 @@
  *
  * S1 An attempt number is stored before it is given out: a crash after that wastes the number, it
  *    never leads to two writers under one number.
- * S2 An insert is not retried here. It may have been written though it failed; under the same attempt
- *    its rows would count twice. The caller begins again under a new attempt.
+ * S2 An insert of final rows is not retried here. It may have been written though it failed; under the
+ *    same attempt its rows would count twice. The caller begins again under a new attempt. Live rows
+ *    may be inserted again with their version: the second time changes nothing.
  * S3 A published day never outlives its hours: an hour of a published day is published again only
  *    together with a new attempt of that day.
  * S4 One process writes; attempt numbers and live versions are not made for two.
  */
-import type { ClickHouseClient } from '@clickhouse/client';
+import type { ClickHouseClient, ClickHouseSettings } from '@clickhouse/client';
 import type { Clock } from '../platform/clock.ts';
 import { assert } from '../platform/errors.ts';
 import { DAY_MS, floorTo, HOUR_MS } from './buckets.ts';
-import { engineError } from './engine-error.ts';
+import { engineError, queryError } from './engine-error.ts';
 import { migrate } from './migrate.ts';
 import type {
   DayState,
@@ -28,21 +29,46 @@ import type {
   MetricsQuery,
   Publication,
   Restatement,
+  RollupDifference,
+  Top,
+  TopQuery,
   Warehouse,
 } from './port.ts';
 import { PublishedStates } from './published.ts';
-import { readMetrics } from './reader.ts';
+import { type ReaderParts, readMetrics, readTop } from './reader.ts';
+import { type Layout, ONE_SERVER, truncateTable } from './sql/layout.ts';
 import * as read from './sql/read.ts';
 import { TABLES, type TtlDays } from './sql/schema.ts';
 import { type Sql, toCount } from './sql/sql.ts';
 import * as write from './sql/write.ts';
 
-export interface SqlWarehouseParts {
+export interface SqlWarehouseParts extends EngineManners {
   readonly client: ClickHouseClient;
   readonly ttl: TtlDays;
   readonly clock: Clock;
   readonly close: () => Promise<void>;
 }
+
+/** In what one engine is unlike another, though the SQL is one. */
+export interface EngineManners {
+  readonly layout: Layout;
+  /** What the caller is told when the client failed. */
+  readonly toError: (error: unknown) => unknown;
+  readonly live: LiveInserts;
+}
+
+/** How live rows are inserted, which may be done again (S2). */
+export interface LiveInserts {
+  readonly settings: ClickHouseSettings;
+  readonly repeat: (insert: () => Promise<void>) => Promise<void>;
+}
+
+/** Within a process an insert has failed or it has not: the counter's next one is soon enough. */
+export const IN_PROCESS: EngineManners = {
+  layout: ONE_SERVER,
+  toError: engineError,
+  live: { settings: {}, repeat: (insert) => insert() },
+};
 
 export class SqlWarehouse implements Warehouse {
   readonly #parts: SqlWarehouseParts;
@@ -56,7 +82,8 @@ export class SqlWarehouse implements Warehouse {
   }
 
   async migrate(): Promise<void> {
-    await migrate({ command: this.#command, rows: this.#rows }, this.#parts.ttl);
+    const { layout, ttl } = this.#parts;
+    await migrate({ command: this.#command, rows: this.#rows, layout }, ttl);
     await this.refresh();
   }
 
@@ -68,7 +95,10 @@ export class SqlWarehouse implements Warehouse {
   async upsertLive(rows: readonly LiveRow[], version: number): Promise<void> {
     assert(version > this.#lastVersion, 'the version of live rows rises with every upsert');
     this.#lastVersion = version;
-    await this.#insertAll(write.liveInserts(rows, version));
+    const { repeat, settings } = this.#parts.live;
+    for (const insert of write.liveInserts(rows, version)) {
+      await repeat(() => this.#insert(insert, settings));
+    }
   }
 
   async maxLiveVersion(): Promise<number> {
@@ -113,6 +143,14 @@ export class SqlWarehouse implements Warehouse {
       assert(floorTo(hourMs, DAY_MS) === dayMs, 'a day is summed from its own hours');
     }
     await this.#command(write.finalDaySql(dayMs, attempt, hourAttempts));
+    await this.#command(write.finalDayRollupSql(dayMs, attempt));
+  }
+
+  async writeDayRows(dayMs: number, attempt: number, rows: readonly FinalRow[]): Promise<void> {
+    assert(dayMs % DAY_MS === 0, 'a day starts at midnight UTC');
+    assertAttempt(attempt);
+    await this.#insertAll(write.dayInserts(dayMs, attempt, rows));
+    await this.#command(write.finalDayRollupSql(dayMs, attempt));
   }
 
   async publish(publication: Publication): Promise<void> {
@@ -164,24 +202,45 @@ export class SqlWarehouse implements Warehouse {
     return rows.map(read.toMinuteRow);
   }
 
+  async rollupDifferences(tier: 'hour' | 'day', startMs: number): Promise<RollupDifference[]> {
+    const unitMs = tier === 'hour' ? HOUR_MS : DAY_MS;
+    const range = { fromMs: startMs, toMs: startMs + unitMs };
+    const visibility = this.#published.visibility(tier, [range]);
+    const rows = await this.#rows(read.rollupDifferencesSql(tier, startMs, visibility));
+    return rows.map(read.toRollupDifference);
+  }
+
   async liveRows(fromMs: number, toMs: number): Promise<FinalRow[]> {
     return (await this.#rows(read.liveRowsSql(fromMs, toMs))).map(read.toMinuteRow);
   }
 
   metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage> {
+    return readMetrics(this.#reader(), query, finalUntilMs);
+  }
+
+  top(query: TopQuery, finalUntilMs: number): Promise<Top> {
+    return readTop(this.#reader(), query, finalUntilMs);
+  }
+
+  #reader(): ReaderParts {
     const { ttl, clock } = this.#parts;
     const heldFrom = (days: number): number => (days === 0 ? 0 : clock() - days * DAY_MS);
-    const parts = {
-      run: this.#rows,
+    return {
+      run: async (sql) => {
+        try {
+          return await this.#rows(sql);
+        } catch (error) {
+          throw queryError(error);
+        }
+      },
       published: this.#published,
       heldFromMs: { minute: heldFrom(ttl.minuteTtlDays), hour: heldFrom(ttl.hourTtlDays) },
     };
-    return readMetrics(parts, query, finalUntilMs);
   }
 
   async reset(): Promise<void> {
     for (const table of TABLES) {
-      const query = `TRUNCATE TABLE ${table} SETTINGS max_table_size_to_drop = 0`;
+      const query = truncateTable(table, this.#parts.layout);
       await this.#command({ query, query_params: {} });
     }
     this.#published.clear();
@@ -218,13 +277,21 @@ export class SqlWarehouse implements Warehouse {
   }
 
   async #insertAll(inserts: readonly write.Insert[]): Promise<void> {
-    for (const { table, columns, rows } of inserts) {
-      try {
-        const format = 'JSONCompactEachRow';
-        await this.#parts.client.insert({ table, columns, values: [...rows], format });
-      } catch (error) {
-        throw engineError(error);
-      }
+    for (const insert of inserts) await this.#insert(insert, {});
+  }
+
+  async #insert(insert: write.Insert, settings: ClickHouseSettings): Promise<void> {
+    const { table, columns, rows } = insert;
+    try {
+      await this.#parts.client.insert({
+        table,
+        columns,
+        values: [...rows],
+        format: 'JSONCompactEachRow',
+        clickhouse_settings: settings,
+      });
+    } catch (error) {
+      throw this.#parts.toError(error);
     }
   }
 
@@ -232,7 +299,7 @@ export class SqlWarehouse implements Warehouse {
     try {
       await this.#parts.client.command(sql);
     } catch (error) {
-      throw engineError(error);
+      throw this.#parts.toError(error);
     }
   };
 
@@ -241,7 +308,7 @@ export class SqlWarehouse implements Warehouse {
       const result = await this.#parts.client.query({ ...sql, format: 'JSONCompactEachRow' });
       return await result.json<read.Row>();
     } catch (error) {
-      throw engineError(error);
+      throw this.#parts.toError(error);
     }
   };
 }

@@ -56,6 +56,10 @@ export function catalogSuite(name: string, createHarness: () => CatalogHarness):
       () => catalog,
       () => harness,
     );
+    changeTests(
+      () => catalog,
+      () => harness,
+    );
     modelTest(() => catalog);
   });
 }
@@ -133,6 +137,72 @@ function adTests(catalogOf: () => AdCatalog, harnessOf: () => CatalogHarness): v
   });
 }
 
+function changeTests(catalogOf: () => AdCatalog, harnessOf: () => CatalogHarness): void {
+  test('one change puts and removes, and keeps how far the source was read', async () => {
+    expect(catalogOf().syncState()).toBeNull();
+    await catalogOf().putAll([anAd('a1'), anAd('a2'), anAd('a3', { advertiserId: 'adv-2' })]);
+    const counts = await catalogOf().apply({
+      put: [anAd('a1'), anAd('a2', { passQuery: true }), anAd('a4')],
+      remove: ['a3', 'absent', 'no id!'],
+      syncState: 'up to here',
+    });
+    expect(counts).toEqual({ added: 1, changed: 1, unchanged: 1, removed: 1 });
+    expect(catalogOf().count()).toBe(3);
+    expect(catalogOf().find('a3')).toBeNull();
+    expect(catalogOf().list({ limit: 9, advertiserId: 'adv-2' })).toEqual([]);
+    expect(catalogOf().syncState()).toBe('up to here');
+    await catalogOf().apply({ put: [] });
+    expect(catalogOf().syncState()).toBe('up to here');
+  });
+
+  test('a change that fails changes nothing', async () => {
+    await catalogOf().apply({ put: [anAd('a1')], syncState: 'before' });
+    const failing = catalogOf().apply({
+      put: [anAd('a2'), anAd('not an id')],
+      remove: ['a1'],
+      syncState: 'after',
+    });
+    await expect(failing).rejects.toThrow();
+    expect(catalogOf().find('a1')).toEqual(anAd('a1'));
+    expect(catalogOf().find('a2')).toBeNull();
+    expect(catalogOf().syncState()).toBe('before');
+  });
+
+  test('a second handle sees removed ads go within a second', async () => {
+    await catalogOf().putAll([anAd('a1'), anAd('a2')]);
+    const lookup = harnessOf().openLookup();
+    await within1s(() => lookup.find('a1') !== null);
+    await catalogOf().apply({ put: [], remove: ['a1'] });
+    await within1s(() => lookup.find('a1') === null);
+    expect(lookup.find('a2')).toEqual(anAd('a2'));
+    await lookup.close();
+  });
+
+  test('refused rows are remembered until their ad is put or removed, or a round went without', async () => {
+    const refuse = (round: number, ...ids: string[]) =>
+      catalogOf().apply({
+        put: [],
+        refused: { round, rows: ids.map((adId) => ({ adId, reason: `${adId} is wrong` })) },
+      });
+    const ids = () =>
+      catalogOf()
+        .refusedRows(9)
+        .rows.map((row) => row.adId);
+    await refuse(1, 'a1', 'a2', 'a3', 'nö id', 'x'.repeat(2_000));
+    await refuse(1, 'a1');
+    expect(catalogOf().refusedRows(2)).toEqual({
+      count: 5,
+      rows: ['a1', 'a2'].map((adId) => ({ adId, reason: `${adId} is wrong` })),
+    });
+    expect(ids()).toContain('nö id');
+    await catalogOf().apply({ put: [anAd('a1')], remove: ['a2'] });
+    expect(ids()).toEqual(['a3', 'nö id', expect.stringMatching(/^x+$/)]);
+    await refuse(2, 'a3');
+    await catalogOf().apply({ put: [], forgetRefusedBefore: 2 });
+    expect(ids()).toEqual(['a3']);
+  });
+}
+
 function keyTests(catalogOf: () => AdCatalog, harnessOf: () => CatalogHarness): void {
   test('active keys come newest first and leave out retired ones', async () => {
     for (const key of [aKey('k1', 10), aKey('k3', 30), aKey('k2', 20, 25)]) {
@@ -181,6 +251,11 @@ function modelTest(catalogOf: () => AdCatalog): void {
   test('agrees with a plain map over random imports', async () => {
     const model = new Map<string, Ad>();
     const property = fc.asyncProperty(fc.array(ad, { maxLength: 20 }), id, async (ads, who) => {
+      const removed = catalogOf()
+        .list({ limit: 2 })
+        .map((each) => each.adId);
+      await catalogOf().apply({ put: [], remove: [...removed, who] });
+      for (const adId of [...removed, who]) model.delete(adId);
       await catalogOf().putAll(ads);
       for (const put of ads) model.set(put.adId, put);
       for (const put of ads) expect(catalogOf().find(put.adId)).toEqual(model.get(put.adId)!);

@@ -5,9 +5,12 @@
 import type {
   FinalRow,
   LiveRow,
+  MetricsFilter,
   MetricsPage,
   MetricsQuery,
   MetricsRow,
+  Top,
+  TopQuery,
 } from '../../src/warehouse/port.ts';
 import { LocalTime } from '../support/local-time.ts';
 
@@ -48,8 +51,23 @@ export class WarehouseModel {
       sums.set(name, sum);
     }
     const rows = [...sums.values()].filter((sum) => sum.clicks > 0);
-    rows.sort((a, b) => compare(a.key, b.key));
+    const sign = { bucket: 0, clicks: 1, '-clicks': -1 }[query.orderBy ?? 'bucket'];
+    rows.sort((a, b) => sign * (a.clicks - b.clicks) || compare(a.key, b.key));
     return { rows: rows.map(({ key, clicks }) => toRow(query, key, clicks)), next: undefined };
+  }
+
+  top(query: TopQuery, finalUntilMs: number): Top {
+    const more = { granularity: 'total', timezone: 'UTC', groupBy: [query.by], after: undefined };
+    const all = this.metrics(
+      { ...query, ...(more as Pick<MetricsQuery, keyof typeof more>), orderBy: '-clicks' },
+      finalUntilMs,
+    ).rows;
+    const rows = all.map((row) => {
+      const value = row.adId ?? row.campaignId ?? row.country ?? row.device;
+      return { value: value!, clicks: row.clicks };
+    });
+    const total = rows.reduce((sum, row) => sum + row.clicks, 0);
+    return { rows: rows.slice(0, query.limit), total };
   }
 
   *#rowsInForce(finalUntilMs: number): Generator<FinalRow> {
@@ -70,9 +88,11 @@ export class WarehouseModel {
   }
 }
 
-function matches(row: FinalRow, query: MetricsQuery): boolean {
+function matches(row: FinalRow, query: MetricsFilter): boolean {
   const has = (values: readonly string[] | undefined, value: string): boolean =>
     values === undefined || values.includes(value);
+  const lacks = (values: readonly string[] | undefined, value: string): boolean =>
+    values === undefined || !values.includes(value);
   return (
     row.advertiserId === query.advertiserId &&
     row.minuteMs >= query.fromMs &&
@@ -80,7 +100,11 @@ function matches(row: FinalRow, query: MetricsQuery): boolean {
     has(query.adIds, row.adId) &&
     has(query.campaignIds, row.campaignId) &&
     has(query.countries, row.country) &&
-    has(query.devices, row.device)
+    has(query.devices, row.device) &&
+    lacks(query.adIdsNot, row.adId) &&
+    lacks(query.campaignIdsNot, row.campaignId) &&
+    lacks(query.countriesNot, row.country) &&
+    lacks(query.devicesNot, row.device)
   );
 }
 

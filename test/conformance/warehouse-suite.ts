@@ -117,9 +117,40 @@ async function checkQuestion(
   const sum = page.rows.reduce((clicks, row) => clicks + row.clicks, 0);
   expect({ label, sum: total.rows[0]?.clicks ?? 0 }).toEqual({ label, sum });
 
+  const by = (['ad', 'campaign', 'country', 'device'] as const)[expected.length % 4]!;
+  const top = { ...query, by, limit: pageLimit };
+  expect({ label, by, top: await warehouse.top(top, finalUntilMs) }).toEqual({
+    label,
+    by,
+    top: model.top(top, finalUntilMs),
+  });
+  await checkPartition(warehouse, { query, finalUntilMs, pageLimit }, sum);
+
   const limit = Math.max(pageLimit, Math.ceil(expected.length / 4));
   const paged = await allPages(warehouse, { ...query, limit }, finalUntilMs);
   expect({ label, paged }).toEqual({ label, paged: [...expected] });
+}
+
+/** What a list holds and what it leaves out add up to all. */
+async function checkPartition(
+  warehouse: Warehouse,
+  { query, finalUntilMs, pageLimit }: Question,
+  sum: number,
+): Promise<void> {
+  const lists = [
+    ['adIds', 'adIdsNot', ['ad-1', 'ad.3', 'nobodys']],
+    ['campaignIds', 'campaignIdsNot', ['c1']],
+    ['countries', 'countriesNot', ['ZZ', 'US']],
+    ['devices', 'devicesNot', ['mobile']],
+  ] as const;
+  const [only, not, values] = lists[pageLimit % lists.length]!;
+  // Within a query that has such a list already, the other parts would not be all.
+  if (query[only] !== undefined || query[not] !== undefined) return;
+  const whole = { ...query, granularity: 'total', groupBy: [], after: undefined } as const;
+  const clicks = async (list: Partial<MetricsQuery>): Promise<number> =>
+    (await warehouse.metrics({ ...whole, ...list }, finalUntilMs)).rows[0]?.clicks ?? 0;
+  const parts = [await clicks({ [only]: values }), await clicks({ [not]: values })];
+  expect({ query, values, sum: parts[0]! + parts[1]! }).toEqual({ query, values, sum });
 }
 
 async function allPages(warehouse: Warehouse, query: MetricsQuery, finalUntilMs: number) {
@@ -243,6 +274,36 @@ function finalTests(context: Context): void {
     expect(await total(warehouse, BASE_MS)).toBe(300);
     expect(await total(warehouse, BASE_MS + HOUR_MS)).toBe(201);
     expect(await total(warehouse, BASE_MS + 2 * HOUR_MS)).toBe(1);
+  });
+
+  test('roll-ups are the sums of their rows, and one that is not is found', async () => {
+    const { warehouse, scalar } = context();
+    const rows = [final(BASE_MS, 3), final(BASE_MS + 20 * MINUTE_MS, 4, { adId: 'ad-2' })];
+    // Attempt 1 was left half-written; attempt 2 is in force.
+    await warehouse.writeFinalHour(BASE_MS, 1, rows.slice(1));
+    await warehouse.writeFinalHour(BASE_MS, 2, rows);
+    await warehouse.writeFinalDay(BASE_MS, 1, new Map([[BASE_MS, 2]]));
+    const day = { dayMs: BASE_MS, attempt: 1 };
+    await warehouse.publish({ hour: hourState(BASE_MS, 1, 2), day, drift: [], restatements: [] });
+    expect(await warehouse.rollupDifferences('hour', BASE_MS)).toEqual([]);
+    expect(await warehouse.rollupDifferences('day', BASE_MS)).toEqual([]);
+    const columns = 'advertiser_id, campaign_id, ad_id, country, device';
+    await scalar(
+      `INSERT INTO final_hour_rollup (summed_by, ${columns}, hour, q1, clicks, attempt)
+        VALUES ('place', 'a1', '', '', 'DE', 'mobile', ${BASE_MS / 1000}, 1, 1, 2)`,
+    );
+    await scalar(
+      `INSERT INTO final_day_rollup (summed_by, ${columns}, day, clicks, attempt)
+        VALUES ('ad', 'a1', 'c1', 'ad-9', '', '', ${BASE_MS / 1000}, 5, 1)`,
+    );
+    const key = { advertiserId: 'a1', campaignId: '', adId: '', country: 'DE', device: 'mobile' };
+    expect(await warehouse.rollupDifferences('hour', BASE_MS)).toEqual([
+      { ...key, rows: 7, rollup: 8 },
+    ]);
+    const ad = { ...key, campaignId: 'c1', adId: 'ad-9', country: '', device: '' };
+    expect(await warehouse.rollupDifferences('day', BASE_MS)).toEqual([
+      { ...ad, rows: 0, rollup: 5 },
+    ]);
   });
 
   test('a day that is final, final hours and live rows make one row of one bucket', async () => {

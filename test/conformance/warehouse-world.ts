@@ -25,7 +25,7 @@ const CAMPAIGNS = ['c1', 'c2'];
 const COUNTRIES = ['DE', 'US', 'ZZ'];
 const DEVICES = ['desktop', 'mobile', 'other'] as const;
 
-/** Midnight UTC a day before clocks change: Berlin (twice), Toronto, Lord Howe (twice). */
+/** Midnight UTC a day before clocks change: Berlin (twice), Toronto and St. John’s, Lord Howe and Chatham (twice). */
 const BASES = [
   Date.UTC(2026, 2, 28),
   Date.UTC(2026, 9, 24),
@@ -40,6 +40,8 @@ const ZONES = [
   'Asia/Kolkata',
   'Asia/Kathmandu',
   'Australia/Lord_Howe',
+  'America/St_Johns',
+  'Pacific/Chatham',
 ];
 
 interface RowSpec {
@@ -127,6 +129,14 @@ export function question(baseMs: number): fc.Arbitrary<Question> {
   const minute = fc.integer({ min: -120, max: WORLD_HOURS * 60 + 120 });
   const some = (values: readonly string[]) =>
     fc.option(fc.subarray([...values], { minLength: 1 }), { nil: undefined, freq: 2 });
+  const not = (values: readonly string[]) =>
+    fc.oneof(
+      { weight: 4, arbitrary: fc.constant(undefined) },
+      {
+        weight: 1,
+        arbitrary: fc.subarray([...values], { minLength: 1, maxLength: values.length - 1 }),
+      },
+    );
   return fc
     .record({
       edges: fc.tuple(minute, minute, fc.constantFrom(1, 15, 30, 60, 1440)),
@@ -137,16 +147,23 @@ export function question(baseMs: number): fc.Arbitrary<Question> {
       campaignIds: some(CAMPAIGNS),
       countries: some(COUNTRIES),
       devices: some(DEVICES),
+      adIdsNot: not(ADS),
+      campaignIdsNot: not(CAMPAIGNS),
+      countriesNot: not(COUNTRIES),
+      devicesNot: not(DEVICES),
+      orderBy: fc.constantFrom('bucket', 'bucket', 'clicks', '-clicks'),
       granularity: fc.constantFrom('minute', 'hour', 'day', 'day', 'total'),
       timezone: fc.constantFrom(...ZONES),
       groupBy: fc.subarray<GroupBy>(['device', 'ad', 'country', 'campaign']),
     })
-    .map(({ edges: [a, b, align], finalHour, pageLimit, ...rest }) => {
+    .map(({ edges: [a, b, align], finalHour, pageLimit, orderBy, ...rest }) => {
       const round = (value: number): number =>
         baseMs + Math.floor(value / align) * align * MINUTE_MS;
       const fromMs = round(Math.min(a, b));
       const toMs = Math.max(fromMs + MINUTE_MS, round(Math.max(a, b)));
-      const query = { ...rest, fromMs, toMs, limit: 100_000, after: undefined };
+      // By minute a world has more buckets than can be sorted by clicks.
+      const order = rest.granularity === 'minute' ? 'bucket' : orderBy;
+      const query = { ...rest, orderBy: order, fromMs, toMs, limit: 100_000, after: undefined };
       return { query, finalUntilMs: baseMs + finalHour * HOUR_MS, pageLimit };
     });
 }

@@ -106,9 +106,11 @@ test(
   'a query on expired rows is refused, and coarser tiers still answer',
   async () => {
     const dir = tempDir('warehouse-ttl');
-    const hourMs = Date.UTC(2026, 0, 5);
-    const clock = (): number => Date.UTC(2026, 5, 1);
-    // The engine expires by the machine's clock: the rows themselves stay, the answer must not.
+    // The engine expires by the machine's clock, at any moment: by that clock the rows are young and
+    // stay. By the clock of the product they are expired: the answer must not rest on them.
+    const hourMs = Math.floor(Date.now() / DAY_MS) * DAY_MS - 10 * DAY_MS;
+    const clock = (): number => hourMs + 150 * DAY_MS;
+    const asked = { ...query, fromMs: hourMs - 4 * DAY_MS, toMs: hourMs + 20 * DAY_MS };
     const warehouse = await openChdbWarehouse({
       path: dir.path,
       minuteTtlDays: 90,
@@ -126,9 +128,9 @@ test(
     await warehouse.writeFinalDay(hourMs, 1, new Map([[hourMs, 1]]));
     const day = { dayMs: hourMs, attempt: 1 };
     await warehouse.publish({ hour: hourState(hourMs, 1, 1), day, drift: [], restatements: [] });
-    const finalUntilMs = Date.UTC(2026, 1, 1);
+    const finalUntilMs = hourMs + 20 * DAY_MS;
     const refused = (more: Partial<MetricsQuery>) =>
-      expect(warehouse.metrics({ ...query, ...more }, finalUntilMs)).rejects.toMatchObject({
+      expect(warehouse.metrics({ ...asked, ...more }, finalUntilMs)).rejects.toMatchObject({
         code: 'tier_expired',
       });
     await refused({ granularity: 'minute' });
@@ -136,10 +138,64 @@ test(
     await refused({ granularity: 'hour' });
     await refused({ granularity: 'day', timezone: 'Asia/Kolkata' });
     expect(
-      (await warehouse.metrics({ ...query, granularity: 'day' }, finalUntilMs)).rows[0]?.clicks,
+      (await warehouse.metrics({ ...asked, granularity: 'day' }, finalUntilMs)).rows[0]?.clicks,
     ).toBe(3);
-    expect((await warehouse.metrics(query, finalUntilMs)).rows[0]?.clicks).toBe(3);
+    expect((await warehouse.metrics(asked, finalUntilMs)).rows[0]?.clicks).toBe(3);
     await warehouse.close();
+    dir.remove();
+  },
+  { timeout: 30_000 },
+);
+
+test(
+  'a warehouse without roll-ups gets them when it is opened, also after a death in between',
+  async () => {
+    const dir = tempDir('warehouse-raise');
+    const baseMs = Date.UTC(2026, 0, 5);
+    const key = { advertiserId: 'a1', campaignId: 'c1', adId: 'ad-1' } as const;
+    const place = { country: 'DE', device: 'mobile' } as const;
+    const warehouse = await openChdbWarehouse({ path: dir.path, ...KEPT });
+    for (let hour = 0; hour < 3; hour++) {
+      const hourMs = baseMs + hour * HOUR_MS;
+      const rows = [{ ...key, ...place, minuteMs: hourMs + hour * 20 * 60_000, clicks: hour + 1 }];
+      // A first attempt that was never published: its sums must stay as unseen as its rows.
+      await warehouse.writeFinalHour(hourMs, 1, rows);
+      await warehouse.writeFinalHour(hourMs, 2, rows);
+    }
+    const hours = [0, 1, 2].map((hour) => baseMs + hour * HOUR_MS);
+    await warehouse.writeFinalDay(baseMs, 1, new Map(hours.map((hourMs) => [hourMs, 2])));
+    for (const hourMs of hours) {
+      const day = hourMs === hours.at(-1) ? { dayMs: baseMs, attempt: 1 } : null;
+      const hour = hourState(hourMs, 1, 2);
+      await warehouse.publish({ hour, day, drift: [], restatements: [] });
+    }
+    await warehouse.close();
+
+    const asFirstVersion = async (statements: readonly string[]): Promise<void> => {
+      const client = openChdbClient(dir.path);
+      for (const query of [...statements, 'TRUNCATE TABLE schema_version']) {
+        await client.command({ query });
+      }
+      await client.command({ query: 'INSERT INTO schema_version SELECT 1' });
+      await closeChdbClient(client);
+    };
+    const check = async (): Promise<void> => {
+      const opened = await openChdbWarehouse({ path: dir.path, ...KEPT });
+      const finalUntilMs = baseMs + DAY_MS;
+      for (const groupBy of [[], ['ad'], ['campaign'], ['country', 'device']] as const) {
+        for (const timezone of ['UTC', 'Asia/Kathmandu']) {
+          const asked = { ...query, groupBy, timezone, granularity: 'day' } as const;
+          const { rows } = await opened.metrics(asked, finalUntilMs);
+          expect(rows.map((row) => row.clicks)).toEqual([6]);
+        }
+      }
+      await opened.close();
+    };
+    await asFirstVersion(['DROP TABLE final_hour_rollup', 'DROP TABLE final_day_rollup']);
+    await check();
+    // Died after the hours were filled in, before the version was raised.
+    await asFirstVersion(['TRUNCATE TABLE final_day_rollup']);
+    await check();
     dir.remove();
   },
   { timeout: 30_000 },

@@ -6,26 +6,22 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Archiver } from '../../src/archive/archiver.ts';
-import { loadManifest, type Manifest } from '../../src/archive/manifest.ts';
-import type { ObjectStore } from '../../src/archive/port.ts';
-import type { Counter } from '../../src/counter/counter.ts';
-import type { ClickEvent } from '../../src/event/click-event.ts';
-import { HourIndexes } from '../../src/reconcile/hour-index.ts';
-import { HourSource } from '../../src/reconcile/hour-source.ts';
-import { PendingHours } from '../../src/reconcile/pending-hours.ts';
-import { type HourResult, Reconciler } from '../../src/reconcile/reconciler.ts';
-import { verifyWarehouse } from '../../src/reconcile/verify.ts';
+import { loadManifest } from '../../src/archive/manifest.ts';
+import type { HourResult } from '../../src/reconcile/reconciler.ts';
 import { openChdbClient } from '../../src/warehouse/chdb/client.ts';
 import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
 import type { Warehouse } from '../../src/warehouse/port.ts';
 import { Crash, click } from '../support/archive-fixtures.ts';
-import { type AuditRecord, audit, auditRowName } from '../support/auditor.ts';
 import { tempDir } from '../support/temp-dir.ts';
-import { COUNTING, Deaths, LedgerFiles, MINUTE_MS, rowKeyOf, withDeaths } from './ledger-world.ts';
+import { COUNTING, Deaths, MINUTE_MS } from './ledger-world.ts';
+import {
+  auditedRows,
+  finalClicks as clicksOf,
+  HOUR_MS,
+  historyOf,
+  ReconcilerWorld,
+} from './reconciler-world.ts';
 
-const HOUR_MS = 3_600_000;
-const LOOKBACK_MS = 7 * 24 * HOUR_MS;
 /** The last hour of a day and the first of the next: the one completes a day, the other does not. */
 const A = Date.UTC(2026, 0, 31, 23);
 const B = A + HOUR_MS;
@@ -34,7 +30,7 @@ const CLOSED_MS = B + HOUR_MS + COUNTING.latenessMs + 1_000;
 const home = tempDir('reconciler-gaps');
 const warehousePath = join(home.path, 'warehouse');
 let warehouse: Warehouse;
-const open: World[] = [];
+const open: ReconcilerWorld[] = [];
 
 beforeAll(async () => {
   warehouse = await openChdbWarehouse({ path: warehousePath, minuteTtlDays: 0, hourTtlDays: 0 });
@@ -47,151 +43,17 @@ afterAll(async () => {
   home.remove();
 });
 
-/** One ledger without loops: each test says when it counts, archives and reconciles. */
-class World {
-  readonly files = new LedgerFiles(A);
-  readonly records: ClickEvent[] = [];
-  store!: ObjectStore;
-  manifest!: Manifest;
-  archiver!: Archiver;
-  counter!: Counter;
-
-  static async open(): Promise<World> {
-    await warehouse.reset();
-    const world = new World();
-    open.push(world);
-    await world.openArchive();
-    world.counter = await world.files.openCounter(warehouse);
-    return world;
-  }
-
-  async openArchive(): Promise<void> {
-    const { store, manifest, archiver } = await this.files.openArchive();
-    Object.assign(this, { store, manifest, archiver });
-  }
-
-  async append(nowMs: number, events: readonly ClickEvent[], partition = 0): Promise<void> {
-    this.files.nowMs = nowMs;
-    await this.files.append(partition, events);
-    this.records.push(...events);
-  }
-
-  async settle(): Promise<void> {
-    await this.archiver.flush();
-    await this.counter.catchUp();
-  }
-
-  path(name: string): string {
-    return join(this.files.dir.path, 'archive', name);
-  }
-
-  async reconciler(deaths = new Deaths()): Promise<Reconciler> {
-    const dir = join(this.files.dir.path, 'recount');
-    const indexes = withDeaths(new HourIndexes(dir), deaths, { write: '7 index stored' });
-    const reconciler = new Reconciler({
-      store: withDeaths(this.store, deaths, { putIfAbsent: '5 final record archived' }),
-      manifest: this.manifest,
-      warehouse: withDeaths(warehouse, deaths, {
-        nextAttempt: '1 attempt reserved',
-        writeFinalHour: '2 minute and hour rows',
-        writeFinalDay: '3 day rows',
-        publish: '6 published',
-      }),
-      indexes,
-      pending: mortalPending(new PendingHours(join(dir, 'pending.json')), deaths),
-      clock: this.files.clock,
-      delayMs: 0,
-      lookbackMs: LOOKBACK_MS,
-      driftAlert: 0.001,
-      latenessMs: COUNTING.latenessMs,
-      coveredUntilMs: () => this.archiver.coveredUntilMs(),
-      settle: () => this.settle(),
-    });
-    await reconciler.open();
-    return reconciler;
-  }
-
-  /** Reconciles; a process that dies is followed by one that lives. False when none has died. */
-  async reconcileThroughDeath(deaths: Deaths): Promise<boolean> {
-    try {
-      await (await this.reconciler(deaths)).reconcile();
-      return false;
-    } catch (error) {
-      if (!(error instanceof Crash)) throw error;
-      await this.openArchive();
-      await (await this.reconciler()).reconcile();
-      return true;
-    }
-  }
-
-  async verify() {
-    const { store, manifest } = this;
-    const source = new HourSource({ store, manifest, indexes: null, lookbackMs: LOOKBACK_MS });
-    return verifyWarehouse(source, warehouse, {
-      hoursInArchive: manifest.hours(),
-      minutesFromMs: 0,
-      hoursFromMs: 0,
-    });
-  }
-
-  async dispose(): Promise<void> {
-    await this.counter.close();
-    await this.files.dispose();
-  }
+async function openWorld(): Promise<ReconcilerWorld> {
+  const world = await ReconcilerWorld.open(warehouse, A);
+  open.push(world);
+  return world;
 }
 
-function mortalPending(pending: PendingHours, deaths: Deaths): PendingHours {
-  const add = pending.add.bind(pending);
-  const remove = pending.remove.bind(pending);
-  pending.add = (hours) => deaths.sync('4 later hours noted', () => add(hours));
-  pending.remove = (hourMs) => deaths.sync('7 tidied up', () => remove(hourMs));
-  return pending;
-}
-
-/** What the auditor bills: no lateness and no dedup window, over everything that was logged. */
-function audited(records: readonly ClickEvent[]): Map<string, number> {
-  const log: AuditRecord[] = records.map((event, offset) => {
-    const { impressionId, clickedAtMs } = event;
-    const { class: kind } = event;
-    return {
-      partition: 0,
-      offset,
-      impressionId,
-      clickedAtMs,
-      class: kind,
-      rowKey: rowKeyOf(event),
-    };
-  });
-  const forever = Number.POSITIVE_INFINITY;
-  const rules = { dedupWindowMs: forever, latenessMs: forever, watermarkLagMs: 0 };
-  return audit([log], { ...rules, shards: 'none' }).rows;
-}
-
-async function finalClicks(hours: readonly number[] = [A, B]): Promise<Map<string, number>> {
-  const clicks = new Map<string, number>();
-  for (const hourMs of hours) {
-    for (const row of await warehouse.finalRows(hourMs)) {
-      clicks.set(auditRowName(0, row.minuteMs, rowKeyOf(row)), row.clicks);
-    }
-  }
-  return clicks;
-}
-
-async function history() {
-  const hours = await warehouse.hours(A, B + HOUR_MS);
-  const restatements = await warehouse.restatements(A, B + HOUR_MS, undefined);
-  return {
-    hours: hours.map(({ hourMs, revision, cause, counted }) => [hourMs, revision, cause, counted]),
-    restatements: restatements
-      .map(({ hourMs, revision, adId, before, after, cause }) => {
-        return [hourMs, revision, adId, before, after, cause];
-      })
-      .sort(),
-  };
-}
+const finalClicks = () => clicksOf(warehouse, [A, B]);
+const history = () => historyOf(warehouse);
 
 /** Two hours; `twice` is clicked in both, and `moves` only in the second, so far. */
-async function twoHours(world: World): Promise<void> {
+async function twoHours(world: ReconcilerWorld): Promise<void> {
   const inA = [
     click('a1', { clickedAtMs: A + 1_000 }),
     click('a2', { clickedAtMs: A + 70_000, adId: 'ad-2' }),
@@ -210,7 +72,7 @@ async function twoHours(world: World): Promise<void> {
 }
 
 /** Late clicks for the first hour: a new one, and an earlier click on one billed in the second. */
-async function lateClicks(world: World): Promise<void> {
+async function lateClicks(world: ReconcilerWorld): Promise<void> {
   const late = [
     click('late', { clickedAtMs: A + 5_000 }),
     click('moves', { clickedAtMs: A + 6_000, adId: 'ad-2', country: 'FR' }),
@@ -238,16 +100,19 @@ const RESTATED = {
   ],
 };
 
-async function expectSettled(world: World, wanted: typeof FIRST | typeof RESTATED): Promise<void> {
+async function expectSettled(
+  world: ReconcilerWorld,
+  wanted: typeof FIRST | typeof RESTATED,
+): Promise<void> {
   expect(await history()).toEqual(wanted as Awaited<ReturnType<typeof history>>);
-  expect(await finalClicks()).toEqual(audited(world.records));
+  expect(await finalClicks()).toEqual(auditedRows(world.records));
   expect(await (await world.reconciler()).reconcile()).toEqual([]);
   expect(await history()).toEqual(wanted as Awaited<ReturnType<typeof history>>);
   expect((await world.verify()).differences).toEqual([]);
 }
 
 test('an impression clicked on both sides of an hour is billed once, in the earlier hour', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   const deaths = new Deaths();
   const results = await (await world.reconciler(deaths)).reconcile();
@@ -262,7 +127,7 @@ test('an impression clicked on both sides of an hour is billed once, in the earl
 });
 
 test('late clicks for a final hour make a new revision, and move later hours that had them', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await (await world.reconciler()).reconcile();
   await lateClicks(world);
@@ -277,10 +142,35 @@ test('late clicks for a final hour make a new revision, and move later hours tha
   await expectSettled(world, RESTATED);
 });
 
+test('between two restatements of one round, both hours are known to change', async () => {
+  const world = await openWorld();
+  await twoHours(world);
+  await (await world.reconciler()).reconcile();
+  expect((await world.reconciler()).isChanging(A, B + HOUR_MS)).toBe(false);
+  await lateClicks(world);
+  // The second publication is that of B; before it the click that moved is billed in both.
+  const deaths = new Deaths();
+  const dying = await world.reconciler(deaths);
+  const inner = deaths.async.bind(deaths);
+  let publications = 0;
+  deaths.async = (name, work) => {
+    if (name === '6 published' && ++publications === 2) deaths.isDead = true;
+    return inner(name, work);
+  };
+  await expect(dying.reconcile()).rejects.toThrow(Crash);
+  const reconciler = await world.reconciler();
+  expect([reconciler.isChanging(A, B), reconciler.isChanging(B, B + HOUR_MS)]).toEqual([
+    false,
+    true,
+  ]);
+  await reconciler.reconcile();
+  expect(reconciler.isChanging(A, B + HOUR_MS)).toBe(false);
+});
+
 // Before the first effect nothing has happened, and before any other is after the one before it.
 test('a reconciler that dies after any effect of a first final result comes to the same one', async () => {
   for (let at = 0, died = true; died; at++) {
-    const world = await World.open();
+    const world = await openWorld();
     await twoHours(world);
     died = await world.reconcileThroughDeath(new Deaths(at, 'after'));
     await expectSettled(world, FIRST);
@@ -290,7 +180,7 @@ test('a reconciler that dies after any effect of a first final result comes to t
 
 test('a reconciler that dies after any effect of a restatement restates once', async () => {
   for (let at = 0, died = true; died; at++) {
-    const world = await World.open();
+    const world = await openWorld();
     await twoHours(world);
     await (await world.reconciler()).reconcile();
     await lateClicks(world);
@@ -301,7 +191,7 @@ test('a reconciler that dies after any effect of a restatement restates once', a
 });
 
 test('clicks that come between the record of a revision and its publication get a revision of their own', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await (await world.reconciler()).reconcile();
   await world.append(CLOSED_MS, [click('late', { clickedAtMs: A + 5_000 })]);
@@ -316,11 +206,11 @@ test('clicks that come between the record of a revision and its publication get 
     [A, 2, 'ad-1', 2, 3, 'late_clicks'],
     [A, 3, 'ad-1', 3, 4, 'late_clicks'],
   ]);
-  expect(await finalClicks()).toEqual(audited(world.records));
+  expect(await finalClicks()).toEqual(auditedRows(world.records));
 });
 
 test('a final hour that is recounted on demand keeps its revision and its history', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await (await world.reconciler()).reconcile();
   await lateClicks(world);
@@ -344,7 +234,7 @@ function withDeathBefore(deaths: Deaths, name: string): Deaths {
 }
 
 test('a warehouse that is built again has the same numbers, revisions and restatements', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await (await world.reconciler()).reconcile();
   await lateClicks(world);
@@ -367,6 +257,22 @@ test('a warehouse that is built again has the same numbers, revisions and restat
   expect(await warehouse.drift(A, B + HOUR_MS, undefined)).toEqual(drift);
 });
 
+test('late clicks that come while the warehouse is lost are restated against the archive', async () => {
+  const world = await openWorld();
+  await twoHours(world);
+  await (await world.reconciler()).reconcile();
+  await warehouse.reset();
+  rmSync(join(world.files.dir.path, 'recount'), { recursive: true });
+  const reconciler = await world.reconciler();
+  expect(await reconciler.isBehind()).toBe(true);
+  await lateClicks(world);
+  world.files.nowMs = CLOSED_MS + 1_000;
+  await reconciler.reconcile({ untilMs: B + HOUR_MS });
+  expect(await history()).toMatchObject(RESTATED);
+  expect(await reconciler.isBehind()).toBe(false);
+  expect((await world.verify()).differences).toEqual([]);
+});
+
 const DAMAGES: Readonly<Record<string, (path: string) => void>> = {
   'a truncated object': (path) => truncateSync(path, readFileSync(path).length - 7),
   'an object of no bytes': (path) => truncateSync(path, 0),
@@ -380,7 +286,7 @@ const DAMAGES: Readonly<Record<string, (path: string) => void>> = {
 
 for (const [what, damage] of Object.entries(DAMAGES)) {
   test(`an archive with ${what} keeps its hour from turning final and is named (I12, I8)`, async () => {
-    const world = await World.open();
+    const world = await openWorld();
     await twoHours(world);
     const { name } = world.manifest.objectsOfHour(B)[0]!;
     const kept = readFileSync(world.path(name));
@@ -403,7 +309,7 @@ for (const [what, damage] of Object.entries(DAMAGES)) {
 }
 
 test('a manifest entry that is gone leaves a hole, and no hour turns final over it (I8)', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await lateClicks(world);
   for await (const { name } of world.store.list('manifest/p00000/')) {
@@ -421,7 +327,7 @@ test('a manifest entry that is gone leaves a hole, and no hour turns final over 
 });
 
 test('an hour does not turn final while records of it may still be missing from the archive (I4)', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await world.append(CLOSED_MS - 10_000, [click('c', { clickedAtMs: B + 40_000 })], 2);
   world.files.nowMs = CLOSED_MS;
@@ -432,7 +338,7 @@ test('an hour does not turn final while records of it may still be missing from 
 });
 
 test('verify finds a row that was changed in the warehouse by hand', async () => {
-  const world = await World.open();
+  const world = await openWorld();
   await twoHours(world);
   await (await world.reconciler()).reconcile();
   expect((await world.verify()).differences).toEqual([]);

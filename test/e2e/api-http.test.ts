@@ -6,6 +6,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { createApi } from '../../src/api/api.ts';
+import { topFeature } from '../../src/api/top-routes.ts';
+import { requestLimits } from '../../src/auth/limits.ts';
 import { openTokenStore, type TokenStore } from '../../src/auth/tokens.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
@@ -19,7 +21,8 @@ import {
   WORLD_HOURS,
   world,
 } from '../conformance/warehouse-world.ts';
-import { FakeAdmin, jsonOf } from '../support/api.ts';
+import { FakeAdmin, jsonOf, testFinality } from '../support/api.ts';
+import { testAudit } from '../support/audit.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { fcParams } from '../support/seed.ts';
 import { tempDir } from '../support/temp-dir.ts';
@@ -45,9 +48,20 @@ beforeAll(async () => {
   const api = createApi({
     config: { maxRows: MAX_ROWS, maxAdIds: MAX_AD_IDS },
     tokens,
+    limits: requestLimits(0, systemClock),
+    audit: testAudit(),
     warehouse,
     finalUntilMs: () => finalUntilMs,
+    finality: testFinality({ clock: systemClock }),
     asOfMs: systemClock,
+    features: [
+      topFeature({
+        warehouse,
+        config: { maxAdIds: MAX_AD_IDS },
+        finalUntilMs: () => finalUntilMs,
+        asOfMs: systemClock,
+      }),
+    ],
     admin: new FakeAdmin(),
     ops: {
       health: () => new Response('ok\n'),
@@ -117,6 +131,11 @@ function paramsOf(query: MetricsQuery): Record<string, unknown> {
     campaign_ids: query.campaignIds,
     country: query.countries,
     device: query.devices,
+    ad_ids_not: query.adIdsNot,
+    campaign_ids_not: query.campaignIdsNot,
+    country_not: query.countriesNot,
+    device_not: query.devicesNot,
+    order_by: query.orderBy,
     from: new Date(query.fromMs).toISOString(),
     to: new Date(query.toMs).toISOString(),
     granularity: query.granularity,
@@ -176,7 +195,13 @@ async function checkQuestion(model: WarehouseModel, one: Question): Promise<void
     rows: expected.map(expectedRow),
   });
 
-  const total = { ...params, granularity: 'total', group_by: 'none', fill: 'zero' };
+  const total = {
+    ...params,
+    granularity: 'total',
+    group_by: 'none',
+    fill: 'zero',
+    order_by: 'bucket',
+  };
   expect({ label, total: sum(await askAll(query.advertiserId, total)) }).toEqual({
     label,
     total: sum(rows),
@@ -188,18 +213,53 @@ async function checkQuestion(model: WarehouseModel, one: Question): Promise<void
     const after = await askAll(query.advertiserId, { ...total, from: middle });
     expect({ label, halves: sum(before) + sum(after) }).toEqual({ label, halves: sum(rows) });
   }
-  const csv = await ask(query.advertiserId, '/v1/ads/metrics', {
-    method: 'POST',
-    body: JSON.stringify(params),
-    headers: { 'Content-Type': 'application/json', Accept: 'text/csv' },
-  });
-  const [header, ...lines] = (await csv.text()).trimEnd().split('\r\n');
-  const at = header!.split(',').indexOf('clicks');
-  const cells = lines.map((line) => ({ clicks: Number(line.split(',')[at]) }));
-  expect({ label, csv: sum(cells), lines: cells.length }).toEqual({
-    label,
-    csv: sum(rows),
-    lines: rows.length,
+  const inFormat = async (accept: string): Promise<string[]> => {
+    const answer = await ask(query.advertiserId, '/v1/ads/metrics', {
+      method: 'POST',
+      body: JSON.stringify(params),
+      headers: { 'Content-Type': 'application/json', Accept: accept },
+    });
+    return (await answer.text()).trimEnd().split(/\r?\n/);
+  };
+  const [header, ...lines] = await inFormat('text/csv');
+  const names = header!.split(',');
+  const cells = (row: Record<string, unknown>): string => names.map((name) => row[name]).join(',');
+  expect({ label, csv: lines }).toEqual({ label, csv: rows.map(cells) });
+
+  const all = (await inFormat('application/x-ndjson')).map((line) => JSON.parse(line));
+  const meta = { meta: expect.objectContaining({ granularity: query.granularity }) };
+  expect({ label, all }).toEqual({ label, all: [meta, ...rows, { end: { rows: rows.length } }] });
+  await checkTop(one, { label, params, sum: sum(rows), model });
+}
+
+/** Any ranking of a query's clicks is that of the model, and adds up to the same total. */
+async function checkTop(
+  { query, pageLimit }: Question,
+  known: {
+    readonly label: string;
+    readonly params: Record<string, unknown>;
+    readonly sum: number;
+    readonly model: WarehouseModel;
+  },
+): Promise<void> {
+  const by = (['ad', 'campaign', 'country', 'device'] as const)[pageLimit % 4]!;
+  const { granularity: _, group_by: __, order_by: ___, ...filters } = known.params;
+  const search = new URLSearchParams({ by, limit: String(pageLimit) });
+  for (const [name, value] of Object.entries(filters)) {
+    if (value !== undefined) search.set(name, String(value));
+  }
+  const body = await jsonOf(ask(query.advertiserId, `/v1/ads/top?${search}`));
+  const top = known.model.top({ ...query, by, limit: pageLimit }, finalUntilMs);
+  const column = { ad: 'ad_id', campaign: 'campaign_id', country: 'country', device: 'device' }[by];
+  expect({ label: known.label, rows: body.rows, total: body.total }).toEqual({
+    label: known.label,
+    rows: top.rows.map(({ value, clicks }, at) => ({
+      rank: at + 1,
+      [column]: value,
+      clicks,
+      share: clicks / known.sum,
+    })),
+    total: known.sum,
   });
 }
 
@@ -248,7 +308,8 @@ test('final and live rows are told apart, and pages keep the first page’s fina
     truncated: false,
   });
   const hours = await jsonOf(ask('adv-1', `/v1/hours?${DAY}`));
-  expect((hours.hours as unknown[]).length).toBe(4);
+  const states = (hours.hours as { state: string }[]).map(({ state }) => state);
+  expect(states).toEqual([...Array(4).fill('final'), ...Array(20).fill('waiting')]);
 });
 
 describe('who may see what', () => {

@@ -88,7 +88,7 @@ test('--help lists each command with a line, through the wrapper that npm instal
   const help = await new Response(child.stdout).text();
   expect(await child.exited).toBe(0);
   const commands =
-    'up click ledger config ads key sign token ingest reconcile status dlq rebuild verify demo';
+    'up click ledger config ads key sign token ingest verdicts reconcile status dlq rebuild verify demo';
   for (const command of commands.split(' ')) {
     expect(help).toMatch(new RegExp(`^ {2}${command}\\b.* {2,}\\S+`, 'm'));
   }
@@ -197,9 +197,9 @@ test('both ports have health, readiness and the metrics that operators need', as
   }
   const metricsOf = async (url: string) => (await fetch(`${url}/metrics`)).text();
   const clicks = await metricsOf(product.clickUrl);
-  expect(clicks).toMatch(/^clickledger_click_requests_total\{outcome="\w+"\} [1-9]/m);
+  expect(clicks).toMatch(/^clickledger_click_requests_total\{outcome="\w+",worker="0"\} [1-9]/m);
   for (const name of ['log_append_seconds', 'log_fsync_seconds']) {
-    expect(clicks).toMatch(new RegExp(`^clickledger_${name}_count [1-9]`, 'm'));
+    expect(clicks).toMatch(new RegExp(`^clickledger_${name}_count\\{worker="0"\\} [1-9]`, 'm'));
   }
   const ledger = await metricsOf(product.apiUrl);
   for (const name of [

@@ -5,14 +5,20 @@ import type {
   RebuildOutcome,
 } from '../../src/api/admin-port.ts';
 import { type ApiDeps, createApi } from '../../src/api/api.ts';
+import type { Finality } from '../../src/api/history.ts';
+import type { AuditLog } from '../../src/auth/audit-log.ts';
+import { requestLimits } from '../../src/auth/limits.ts';
 import type { Principal } from '../../src/auth/tokens.ts';
 import { LedgerError } from '../../src/platform/errors.ts';
+import type { VerdictRow } from '../../src/verdicts/port.ts';
 import type {
+  DriftRow,
   HourState,
   MetricsPage,
   MetricsQuery,
   Restatement,
 } from '../../src/warehouse/port.ts';
+import { testAudit } from './audit.ts';
 
 /** An admin that remembers what it was asked; a test replaces what it wants to answer otherwise. */
 export class FakeAdmin implements LedgerAdmin {
@@ -35,6 +41,16 @@ export class FakeAdmin implements LedgerAdmin {
       progress('checked', this.rows.length);
     }
     return { taken: this.rows.length };
+  };
+
+  readonly verdictRows: VerdictRow[] = [];
+  verdicts: LedgerAdmin['verdicts'] = async (rows, progress) => {
+    for await (const row of rows) {
+      this.verdictRows.push(row);
+      progress('checking', this.verdictRows.length);
+    }
+    const taken = this.verdictRows.length;
+    return { taken, new: taken, unchanged: 0, hours: [] };
   };
 
   deadLetters: LedgerAdmin['deadLetters'] = async (options) => {
@@ -93,6 +109,7 @@ const STATUS: LedgerStatus = {
   deadLetters: {},
   counter: { claims: 0, claimBytes: 0, openRows: 0, heldRows: 0, forgotten: 0 },
   problems: [],
+  clicks: null,
   rssBytes: 1,
 };
 
@@ -102,6 +119,7 @@ export class FakeWarehouse {
   page: MetricsPage = { rows: [], next: undefined };
   hourStates: HourState[] = [];
   changes: Restatement[] = [];
+  drifts: DriftRow[] = [];
   failure: Error | null = null;
 
   async metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage> {
@@ -117,12 +135,35 @@ export class FakeWarehouse {
   async restatements(_from: number, _to: number, advertiserId?: string): Promise<Restatement[]> {
     return this.changes.filter((row) => (advertiserId ?? row.advertiserId) === row.advertiserId);
   }
+
+  async drift(_from: number, _to: number, advertiserId?: string): Promise<DriftRow[]> {
+    return this.drifts.filter((row) => (advertiserId ?? row.advertiserId) === row.advertiserId);
+  }
+}
+
+/** Half an hour of lateness and an hour of delay: 10:00 is due, 11:00 waits, 12:00 is open. */
+export function testFinality(over: Partial<Finality> = {}): Finality {
+  return {
+    clock: () => NOON_MS,
+    latenessMs: 1_800_000,
+    delayMs: 3_600_000,
+    stuck: () => null,
+    coveredUntilMs: async () => NOON_MS - 60_000,
+    ...over,
+  };
 }
 
 const PRINCIPALS: Readonly<Record<string, Principal>> = {
   reader: { scope: 'read', advertiserId: 'adv-1', tokenId: 't1' },
   admin: { scope: 'admin', tokenId: 't2' },
 };
+
+let audit: AuditLog | null = null;
+/** For tests that do not look at it. */
+function sharedAudit(): AuditLog {
+  audit ??= testAudit();
+  return audit;
+}
 
 /** The time of the tests: the ledger has counted up to 12:34:56 and is final up to 10:00. */
 export const NOON_MS = Date.UTC(2026, 2, 10, 12, 34, 56);
@@ -136,9 +177,12 @@ export function setUpApi(over: Partial<ApiDeps> = {}) {
   const api = createApi({
     config: { maxRows: 100, maxAdIds: 50 },
     tokens: { authenticate: (token) => PRINCIPALS[token] ?? null },
+    limits: requestLimits(0, () => NOON_MS),
+    audit: sharedAudit(),
     warehouse,
     admin,
     finalUntilMs: () => state.finalUntilMs,
+    finality: testFinality(),
     asOfMs: () => NOON_MS,
     ops: {
       health: () => new Response('ok\n'),

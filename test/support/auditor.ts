@@ -25,6 +25,8 @@ export interface AuditRules {
   readonly watermarkLagMs: number;
   /** The stream keeps a row per partition (`partition`), the recount one for all (`none`). */
   readonly shards: 'partition' | 'none';
+  /** Impressions that a verdict calls invalid: their click does not count, and uses them up. */
+  readonly invalid?: ReadonlySet<string>;
 }
 
 export interface AuditOutcomes {
@@ -32,6 +34,8 @@ export interface AuditOutcomes {
   duplicate: number;
   late: number;
   not_billable: number;
+  /** Only where verdicts were given. */
+  invalid?: number;
 }
 
 export interface Audit {
@@ -68,8 +72,12 @@ export function audit(logs: readonly (readonly AuditRecord[])[], rules: AuditRul
       outcomes.duplicate++;
       continue;
     }
-    outcomes.counted++;
     countedAtMs.set(record.impressionId, record.clickedAtMs);
+    if (rules.invalid?.has(record.impressionId)) {
+      outcomes.invalid = (outcomes.invalid ?? 0) + 1;
+      continue;
+    }
+    outcomes.counted++;
     const shard = rules.shards === 'partition' ? record.partition : 0;
     const name = auditRowName(shard, startOfMinute(record.clickedAtMs), record.rowKey);
     rows.set(name, (rows.get(name) ?? 0) + 1);

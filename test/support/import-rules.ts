@@ -38,10 +38,15 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
   // Adapters: their own port's folder only.
   'src/log/disk': [...COMMON, 'src/log'],
+  'src/log/kafka': [...COMMON, 'src/log'],
   'src/ads/lmdb': [...COMMON, 'src/ads'],
+  'src/ads/postgres': [...COMMON, 'src/ads'],
   'src/archive/folder': [...COMMON, 'src/archive'],
+  'src/archive/s3': [...COMMON, 'src/archive'],
   'src/warehouse/chdb': [...COMMON, ...SETTINGS, 'src/warehouse'],
+  'src/warehouse/clickhouse': [...COMMON, 'src/warehouse'],
   'src/counter/sqlite': [...COMMON, 'src/counter'],
+  'src/disputes/sqlite': [...COMMON, 'src/disputes'],
   // The journal is kept in a disk log of its own: an adapter made of another port's adapter.
   'src/counter/disk': [...COMMON, 'src/counter', 'src/log/disk'],
 
@@ -53,6 +58,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/ads/target-url.ts',
     'src/log/port.ts',
     'src/signing',
+    'type:src/telemetry/port.ts',
   ],
   'src/counter': [
     ...COMMON,
@@ -60,6 +66,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/counting',
     'src/log/port.ts',
     'src/warehouse/port.ts',
+    'type:src/telemetry/port.ts',
   ],
   // Recorded clicks: told apart by the very code that tells requests apart.
   'src/ingest': [
@@ -80,7 +87,10 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/disputes': COMMON,
   'src/statements': [...COMMON, 'src/archive', 'src/warehouse'],
   'src/webhooks': [...COMMON, ...SETTINGS, 'type:src/warehouse/port.ts'],
-  'src/telemetry': [...COMMON, ...SETTINGS],
+  'src/webhooks/sqlite': [...COMMON, 'src/webhooks'],
+  // Which clicks are traced is told by the hash that counting makes anyway.
+  'src/telemetry': [...COMMON, ...SETTINGS, 'src/counting/impression-hash.ts'],
+  'src/telemetry/otlp': [...COMMON, 'src/telemetry'],
   // Reads the archive, never the log or the counter: two ways to the same number.
   'src/reconcile': [
     ...COMMON,
@@ -103,6 +113,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'type:src/reconcile',
     'type:src/statements',
     'type:src/verdicts',
+    'src/webhooks/port.ts',
     'type:src/webhooks',
   ],
   // Browser code: what it knows of the API are the types.
@@ -126,11 +137,18 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Folders that hold an adapter: only those who put things together know them. */
 export const ADAPTERS = [
   'src/log/disk',
+  'src/log/kafka',
   'src/ads/lmdb',
+  'src/ads/postgres',
   'src/archive/folder',
+  'src/archive/s3',
   'src/warehouse/chdb',
+  'src/warehouse/clickhouse',
   'src/counter/sqlite',
   'src/counter/disk',
+  'src/disputes/sqlite',
+  'src/telemetry/otlp',
+  'src/webhooks/sqlite',
 ];
 const COMPOSERS = ['src/roles', 'src/cli', 'src/main.ts'];
 
@@ -139,11 +157,16 @@ export const PACKAGE_HOMES: Readonly<Record<string, readonly string[]>> = {
   chdb: ['src/warehouse/chdb'],
   '@clickhouse/client': ['src/warehouse'],
   lmdb: ['src/ads/lmdb'],
-  '@node-rs/crc32': ['src/log/disk', 'src/archive'],
+  '@node-rs/crc32': ['src/log/disk', 'src/log/kafka', 'src/archive'],
+  '@platformatic/kafka': ['src/log/kafka'],
   'smol-toml': ['src/config'],
   maxmind: ['src/click'],
+  '@opentelemetry': ['src/telemetry/otlp'],
+  '@aws-sdk': ['src/archive/s3'],
   commander: ['src/cli', 'src/main.ts'],
   hono: ['src/api', 'src/console'],
+  preact: ['src/console'],
+  uplot: ['src/console'],
 };
 
 const isBelow = (path: string, place: string): boolean =>

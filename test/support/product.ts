@@ -141,7 +141,12 @@ export class Product {
   }
 
   #environment(): Record<string, string> {
-    return environment({ CLICKLEDGER_LOG_LEVEL: 'warn', ...this.#options.env });
+    return environment({
+      CLICKLEDGER_LOG_LEVEL: 'warn',
+      // Tests ask in a loop until something is so.
+      CLICKLEDGER_API_RATE_LIMIT_PER_MINUTE: '0',
+      ...this.#options.env,
+    });
   }
 
   /** Ids of the running children of `up`, by what they do. */

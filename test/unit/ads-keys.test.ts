@@ -34,9 +34,9 @@ test('both keys verify during a rotation, and the retired one stops', async () =
     return links.map((sig) => verifier.verify('imp', 'ad', sig, undefined));
   };
   expect(verified()).toEqual([true, true]);
-  const retired = await retireKey(catalog, clock, 'first');
+  const retired = await retireKey(catalog, clock, { kid: 'first' });
   expect(verified()).toEqual([false, true]);
-  expect(await retireKey(catalog, clock, 'first')).toEqual(retired);
+  expect(await retireKey(catalog, clock, { kid: 'first' })).toEqual(retired);
 });
 
 test('refuses a taken or invalid name, an unknown key, and retiring the last active key', async () => {
@@ -44,6 +44,14 @@ test('refuses a taken or invalid name, an unknown key, and retiring the last act
   await expect(createKey(catalog, clock, 'k1')).rejects.toThrow('exists');
   await expect(createKey(catalog, clock, 'k 1')).rejects.toThrow('cannot name a key');
   await expect(createKey(catalog, clock, 'k'.repeat(33))).rejects.toThrow('cannot name a key');
-  await expect(retireKey(catalog, clock, 'k2')).rejects.toThrow('no key named k2');
-  await expect(retireKey(catalog, clock, 'k1')).rejects.toThrow('only key');
+  await expect(retireKey(catalog, clock, { kid: 'k2' })).rejects.toThrow('no key named k2');
+  await expect(retireKey(catalog, clock, { kid: 'k1' })).rejects.toThrow('only key');
+});
+
+test('the last active key is retired with force, and another can be made after it', async () => {
+  await createKey(catalog, clock, 'leaked');
+  await retireKey(catalog, clock, { kid: 'leaked', force: true });
+  expect(catalog.activeKeys()).toEqual([]);
+  await createKey(catalog, clock, 'fresh');
+  expect(catalog.activeKeys().map(({ kid }) => kid)).toEqual(['fresh']);
 });

@@ -7,6 +7,7 @@ import type { IngestRow } from '../../src/api/admin-port.ts';
 import { createAdminSocketApp } from '../../src/api/admin-socket.ts';
 import { LedgerError } from '../../src/platform/errors.ts';
 import { FakeAdmin, jsonOf, LETTER, setUpApi } from '../support/api.ts';
+import { testAudit } from '../support/audit.ts';
 import { tempDir } from '../support/temp-dir.ts';
 
 const folder = tempDir('api-admin');
@@ -16,12 +17,14 @@ const silent = (): void => undefined;
 let admin = new FakeAdmin();
 let logged: { error: unknown; message: string }[] = [];
 let server: Bun.Server<undefined>;
+const audit = testAudit();
 
 beforeAll(() => {
   server = Bun.serve({
     unix: socketPath,
     fetch: (req) =>
       createAdminSocketApp(admin, {
+        audit,
         log: (error, message) => logged.push({ error, message }),
         importAds: async (source, { format }, progress) => {
           let bytes = 0;

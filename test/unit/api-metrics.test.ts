@@ -1,6 +1,5 @@
-// Proves INV-9 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
-import { csvCell } from '../../src/api/metrics-format.ts';
+import { csvCell } from '../../src/platform/csv-cell.ts';
 import { LedgerError } from '../../src/platform/errors.ts';
 import type { MetricsRow } from '../../src/warehouse/port.ts';
 import { FINAL_MS, jsonOf, setUpApi } from '../support/api.ts';
@@ -106,6 +105,7 @@ describe('parameters', () => {
         granularity: 'hour',
         timezone: 'Europe/Berlin',
         groupBy: ['ad', 'device'],
+        orderBy: 'bucket',
         limit: 7,
         after: undefined,
       });
@@ -197,6 +197,36 @@ describe('parameters', () => {
     ]);
   });
 
+  test('what is left out and the order are passed on', async () => {
+    const { send, warehouse } = setUpApi();
+    const more = 'ad_ids_not=a,b&campaign_ids_not=c&country_not=de,ZZ&device_not=other';
+    expect((await send(`${PATH}?${DAY}&${more}&order_by=-clicks`)).status).toBe(200);
+    expect(warehouse.asked[0]!.query).toMatchObject({
+      adIds: undefined,
+      adIdsNot: ['a', 'b'],
+      campaignIdsNot: ['c'],
+      countriesNot: ['DE', 'ZZ'],
+      devicesNot: ['other'],
+      orderBy: '-clicks',
+    });
+  });
+
+  test('sorting by clicks is refused where it would take too much, with the ways round', async () => {
+    const { send, warehouse } = setUpApi();
+    const year = 'from=2026-01-01&to=2027-01-01&order_by=-clicks';
+    const answer = await jsonOf(send(`${PATH}?${year}&granularity=hour`));
+    expect(answer).toMatchObject({
+      status: 400,
+      code: 'range_too_long',
+      detail: expect.stringContaining('at most 1500 buckets; this range has 8760 by hour'),
+      hint: expect.stringContaining('order_by=bucket'),
+    });
+    const filled = await jsonOf(send(`${PATH}?${DAY}&group_by=none&fill=zero&order_by=clicks`));
+    expect(filled).toMatchObject({ code: 'parameters_invalid', errors: [{ parameter: 'fill' }] });
+    expect(warehouse.asked).toEqual([]);
+    expect((await send(`${PATH}?${year}&granularity=day`)).status).toBe(200);
+  });
+
   test('fine buckets over long ranges are refused with a way round', async () => {
     const { send } = setUpApi();
     const long = 'from=2024-01-01&to=2026-01-01';
@@ -283,6 +313,7 @@ describe('the answer', () => {
     const header = (name: string): string | null => answer.headers.get(name);
     expect(header('X-Truncated')).toBe('true');
     expect(header('X-Final-Until')).toBe('2026-03-10T10:00:00.000Z');
+    expect(header('X-Granularity')).toBe('day');
     expect(header('X-As-Of')).toBe('2026-03-10T12:34:56.000Z');
     expect(header('Link')).toBe(
       `<${PATH}?${DAY}&group_by=country%2Cad&cursor=${header('X-Next-Cursor')}>; rel="next"`,
@@ -344,6 +375,8 @@ describe('pages (H14)', () => {
     const refused = [400, 'cursor_invalid'];
     expect(await code(`${DAY}&ad_ids=ad-1&cursor=${cursor}`)).toEqual(refused);
     expect(await code(`${DAY}&timezone=Asia/Tokyo&cursor=${cursor}`)).toEqual(refused);
+    expect(await code(`${DAY}&ad_ids_not=ad-1&cursor=${cursor}`)).toEqual(refused);
+    expect(await code(`${DAY}&order_by=clicks&cursor=${cursor}`)).toEqual(refused);
     for (const text of ['x', '', 'bnVsbA', cursor.slice(1)]) {
       expect([text, await code(`${DAY}&cursor=${text}`)]).toEqual([text, refused]);
     }
@@ -386,6 +419,16 @@ describe('pages (H14)', () => {
     );
   });
 
+  test('ads that are left out are not filled in either', async () => {
+    const { send } = setUpApi();
+    const ids = async (more: string): Promise<unknown[]> => {
+      const { rows } = await jsonOf(send(`${PATH}?${DAY}&fill=zero&ad_ids=a,b,c&${more}`));
+      return (rows as { ad_id: string }[]).map(({ ad_id }) => ad_id);
+    };
+    expect(await ids('ad_ids_not=b,z')).toEqual(['a', 'c']);
+    expect(await ids('ad_ids_not=a,b,c')).toEqual([]);
+  });
+
   test('a filled total is one row', async () => {
     const { send } = setUpApi();
     const path = `${PATH}?${DAY}&granularity=total&group_by=none&fill=zero`;
@@ -415,59 +458,6 @@ describe('pages (H14)', () => {
 });
 
 describe('everything around', () => {
-  test('hours are without the numbers of all advertisers, but for an admin', async () => {
-    const { send, warehouse } = setUpApi();
-    warehouse.hourStates = [
-      {
-        hourMs: FINAL_MS - HOUR_MS,
-        revision: 2,
-        attempt: 3,
-        finalAtMs: FINAL_MS,
-        cause: 'verdict',
-        records: 10,
-        counted: 9,
-        duplicate: 1,
-        notBillable: 0,
-        invalid: 0,
-        liveClicks: 9,
-        driftMax: 0,
-        inputDigest: 'ab',
-      },
-    ];
-    const own = await jsonOf(send(`/v1/hours?${DAY}`));
-    expect(own).toMatchObject({ interval: '[from,to)', final_until: '2026-03-10T10:00:00.000Z' });
-    expect(own.hours).toEqual([
-      {
-        hour_start: '2026-03-10T09:00:00.000Z',
-        revision: 2,
-        final_at: '2026-03-10T10:00:00.000Z',
-      },
-    ]);
-    const whole = await jsonOf(send(`/v1/hours?${DAY}`, {}, 'admin'));
-    expect(whole.hours).toEqual([expect.objectContaining({ cause: 'verdict', records: 10 })]);
-    expect((await send('/v1/hours?from=2026-01-01&to=2026-06-01')).status).toBe(400);
-    expect((await send(`/v1/hours?${DAY}&zone=UTC`)).status).toBe(400);
-  });
-
-  test('an advertiser sees its own restatements, an admin all', async () => {
-    const { send, warehouse } = setUpApi();
-    const change = { hourMs: 0, revision: 2, adId: 'a', before: 4, after: 3, cause: 'verdict' };
-    warehouse.changes = ['adv-1', 'adv-2'].map((advertiserId) => ({
-      ...change,
-      hourMs: FINAL_MS,
-      advertiserId,
-      atMs: FINAL_MS,
-    }));
-    const seen = async (token: string, more = ''): Promise<unknown[]> => {
-      const body = await jsonOf(send(`/v1/restatements?${DAY}${more}`, {}, token));
-      return (body.restatements as { advertiser_id: string }[]).map((each) => each.advertiser_id);
-    };
-    expect(await seen('reader')).toEqual(['adv-1']);
-    expect(await seen('admin')).toEqual(['adv-1', 'adv-2']);
-    expect(await seen('admin', '&advertiser_id=adv-2')).toEqual(['adv-2']);
-    expect((await send(`/v1/restatements?${DAY}&advertiser_id=adv-2`)).status).toBe(403);
-  });
-
   test('the pages for operators and the index need no token', async () => {
     const { send } = setUpApi();
     const status = async (path: string): Promise<number> => (await send(path, {}, null)).status;

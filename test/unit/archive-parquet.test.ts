@@ -154,7 +154,13 @@ test('ClickHouse reads the objects with the types that the columns promise', asy
     .map((line) => line.split('\t').slice(0, 2).join(' ').replaceAll('\\', ''));
   expect(types).toEqual(
     CLICK_COLUMNS.map(({ name, type }) => {
-      const types = { string: 'String', bytes: 'String', int32: 'Int32', int64: 'Int64' };
+      const types = {
+        string: 'String',
+        bytes: 'String',
+        int32: 'Int32',
+        int64: 'Int64',
+        date: 'Date32',
+      };
       return `${name} ${type === 'timestamp' ? "DateTime64(3, 'UTC')" : types[type]}`;
     }),
   );

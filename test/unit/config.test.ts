@@ -80,6 +80,46 @@ describe('where values come from', () => {
     expect(load({ env: { PATH: '/bin', CLICKHOUSE_PORT: 'x', HOME: undefined } })).toBeDefined();
   });
 
+  test('settings of a table within a table come from file, environment and flags alike', () => {
+    const bucket = { kind: 's3', s3: { bucket: 'clicks', forcePathStyle: true } } as const;
+    const file = tomlFile(
+      '[archive]\nkind = "s3"\n[archive.s3]\nbucket = "clicks"\nforce_path_style = true\n',
+    );
+    const env = {
+      CLICKLEDGER_ARCHIVE_KIND: 's3',
+      CLICKLEDGER_ARCHIVE_S3_BUCKET: 'clicks',
+      CLICKLEDGER_ARCHIVE_S3_FORCE_PATH_STYLE: 'true',
+    };
+    const expected = configSchema.parse({ archive: bucket });
+    expect([load({ file }), load({ env }), load({ flags: { archive: bucket } })]).toEqual([
+      expected,
+      expected,
+      expected,
+    ]);
+    const misspelt = tomlFile('[archive.s3]\nbuckett = "clicks"\n');
+    expect(problems({ file: misspelt })).toEqual([
+      `${misspelt}:2: archive.s3.buckett: no such setting; did you mean archive.s3.bucket?`,
+    ]);
+  });
+
+  test('a password comes from CLICKHOUSE_PASSWORD or the file, and is never printed', () => {
+    const password = 'hunter2';
+    const file = tomlFile('[warehouse.clickhouse]\npassword = "hunter2"\n');
+    for (const sources of [{ file }, { env: { CLICKHOUSE_PASSWORD: password } }]) {
+      const config = load(sources);
+      expect(config.warehouse.clickhouse.password).toBe(password);
+      const text = describeConfig(config);
+      expect(text).not.toContain(password);
+      expect(text).toContain('# password = (set, and not shown)\n');
+      // What is printed is still a file.
+      expect(load({ file: tomlFile(text) }).warehouse.clickhouse.password).toBe('');
+    }
+    const wrong = tomlFile('[warehouse.clickhouse]\npassword = 12345\n');
+    expect(problems({ file: wrong })).toEqual([
+      `${wrong}:2: warehouse.clickhouse.password: given …, expected text`,
+    ]);
+  });
+
   test('dotted keys and inline tables name the same settings as a section does', () => {
     const dotted = load({ file: tomlFile('click.port = 81\napi = { port = 82 }\n') });
     expect([dotted.click.port, dotted.api.port]).toEqual([81, 82]);
@@ -179,6 +219,17 @@ describe('how settings relate', () => {
       { counting: { latenessMs: 0, watermarkLagMs: 0 }, reconcile: { delayMs: 0 } },
     ],
     ['api.port', { api: { port: 80 }, click: { port: 80 } }],
+    ['log.kafka.brokers', { log: { kind: 'kafka' } }],
+    ['log.kafka.linger_ms', { log: { kafka: { lingerMs: 40 } } }],
+    [
+      'log.kafka.topic_retention_ms',
+      { log: { kind: 'kafka', kafka: { brokers: 'b:9092', topicRetentionMs: 3_600_000 } } },
+    ],
+    ['log.kafka.sasl_username', { log: { kafka: { saslMechanism: 'PLAIN' } } }],
+    ['archive.s3.bucket', { archive: { kind: 's3' } }],
+    ['warehouse.clickhouse.replicated', { warehouse: { clickhouse: { cluster: 'c' } } }],
+    ['catalog.postgres.url', { catalog: { kind: 'postgres' } }],
+    ['catalog.postgres.table', { catalog: { postgres: { table: '' } } }],
   ];
   for (const [key, flags] of broken) {
     test(`a configuration that breaks the rule about ${key} is refused with values and sources`, () => {

@@ -6,8 +6,10 @@ import { beforeAll, describe, expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { Command } from 'commander';
+import { addAuditCommands } from '../../src/cli/audit-commands.ts';
 import { addCatalogCommands } from '../../src/cli/catalog-commands.ts';
 import { addDemoCommand } from '../../src/cli/demo-command.ts';
+import { addKafkaCommands } from '../../src/cli/kafka-commands.ts';
 import { addLedgerCommands } from '../../src/cli/ledger-commands.ts';
 import { addRunCommands } from '../../src/cli/run-commands.ts';
 import { RELATIONS } from '../../src/config/relations.ts';
@@ -115,7 +117,7 @@ describe('SPEC.md', () => {
 
 describe('the documents', () => {
   test('name files of the project that exist', () => {
-    const missing = mentions(/`((?:src|test|bench|bin|docs)\/[\w./-]*)`/g).filter(
+    const missing = mentions(/`((?:src|test|bench|bin|deploy|docs)\/[\w./-]*)`/g).filter(
       ({ text }) => !isThere(text),
     );
     expect(missing).toEqual([]);
@@ -141,10 +143,11 @@ describe('the documents', () => {
   });
 
   test('name settings that exist', () => {
-    const dotted = new RegExp(`\`((?:${SECTIONS.join('|')})\\.[a-z_]+)(?: = [^\`]*)?\``, 'g');
+    const dotted = new RegExp(`\`((?:${SECTIONS.join('|')})\\.[a-z0-9_]+)(?: = [^\`]*)?\``, 'g');
     const endings = /\.(?:ts|md|toml|json|sqlite)$/;
     const unknown = mentions(dotted).filter(
-      ({ text }) => !endings.test(text) && settingByKey(text) === undefined,
+      ({ text }) =>
+        !endings.test(text) && !SECTIONS.includes(text) && settingByKey(text) === undefined,
     );
     expect(unknown).toEqual([]);
   });
@@ -162,7 +165,7 @@ function headings(text: string): string[] {
 
 function metricNames(): Set<string> {
   const names = new Set<string>();
-  for (const path of filesBelow('src/roles', /-metrics\.ts$/)) {
+  for (const path of filesBelow('src/roles', /\.ts$/)) {
     const text = read(path);
     for (const match of text.matchAll(/'(clickledger_[a-z_]+)'/g)) names.add(match[1]!);
     for (const match of text.matchAll(/\bgauge\(\s*'([a-z_]+)'/g)) {
@@ -176,7 +179,14 @@ describe('commands in the documents', () => {
   let program: Command;
   beforeAll(() => {
     program = new Command('clickledger');
-    for (const add of [addRunCommands, addCatalogCommands, addLedgerCommands, addDemoCommand]) {
+    for (const add of [
+      addRunCommands,
+      addCatalogCommands,
+      addLedgerCommands,
+      addAuditCommands,
+      addKafkaCommands,
+      addDemoCommand,
+    ]) {
       add(program);
     }
   });

@@ -136,7 +136,7 @@ function textFiles(): string[] {
     .filter((entry) => entry.isFile() && /\.(md|json|toml|ya?ml)$/.test(entry.name))
     .map((entry) => entry.name)
     .filter((name) => name !== 'package-lock.json');
-  const below = ['src', 'test', 'bench', 'bin', 'docs'].flatMap((folder) =>
+  const below = ['src', 'test', 'bench', 'bin', 'deploy', 'docs'].flatMap((folder) =>
     filesBelow(folder, /\.(ts|tsx|mjs|js|css|html|md|json|sql|toml|sh|ya?ml)$/),
   );
   return [...top, ...below];

@@ -1,10 +1,11 @@
 // Proves INV-4 of SPEC.md.
 import { describe, expect, test } from 'bun:test';
 import { ClickHouseError } from '@clickhouse/client';
-import { engineError } from '../../src/warehouse/engine-error.ts';
+import { engineError, queryError } from '../../src/warehouse/engine-error.ts';
 import type { FinalRow, LiveRow, MetricsQuery } from '../../src/warehouse/port.ts';
-import { groupOrder, metricsSql, type Source } from '../../src/warehouse/sql/metrics.ts';
+import { groupOrder, metricsSql, topSql } from '../../src/warehouse/sql/metrics.ts';
 import { alterTtl } from '../../src/warehouse/sql/schema.ts';
+import type { Source } from '../../src/warehouse/sql/sources.ts';
 import { toCount, toSeconds } from '../../src/warehouse/sql/sql.ts';
 import { finalHourInserts, liveInserts } from '../../src/warehouse/sql/write.ts';
 
@@ -26,6 +27,10 @@ const query: MetricsQuery = {
   campaignIds: ['secret-campaign'],
   countries: ['secret-country'],
   devices: ['secret-device'],
+  adIdsNot: ['secret-other-ad'],
+  campaignIdsNot: ['secret-other-campaign'],
+  countriesNot: ['secret-other-country'],
+  devicesNot: ['secret-other-device'],
   fromMs: BASE_MS,
   toMs: BASE_MS + 48 * HOUR_MS,
   granularity: 'hour',
@@ -46,21 +51,67 @@ describe('the metrics statement', () => {
     ranges,
     visibility,
   }));
-  const sql = metricsSql({
-    query,
+  const all: Source[] = [...sources, { tier: 'live', ranges, visibility: null }];
+  const statement = {
+    filter: query,
+    groupBy: query.groupBy,
+    orderBy: 'bucket',
     buckets: { kind: 'edges', startsMs: [BASE_MS, BASE_MS + HOUR_MS] },
-    sources: [...sources, { tier: 'live', ranges, visibility: null }],
+    sources: all,
     after: [BASE_MS / 1000, 'secret-ad', 'secret-device'],
     limit: query.limit + 1,
+  } as const;
+  const sql = metricsSql(statement);
+
+  test.each([
+    ['by bucket', sql],
+    [
+      'by clicks',
+      metricsSql({
+        ...statement,
+        orderBy: '-clicks',
+        after: [777_777, BASE_MS / 1000, 'secret-ad', 'secret-device'],
+      }),
+    ],
+    ['of the top', topSql({ filter: query, by: 'ad', sources: all, limit: query.limit + 1 })],
+  ])('%s binds every value and spells none in its text', (_, { query: text, query_params }) => {
+    expect(text).not.toContain('secret');
+    expect(text).not.toContain('12346');
+    expect(text).not.toContain('777777');
+    expect(text).not.toContain(String(BASE_MS / 1000));
+    const placeholders = [...text.matchAll(/\{(p\d+):/g)].map((match) => match[1]!);
+    expect(new Set(placeholders)).toEqual(new Set(Object.keys(query_params)));
   });
 
-  test('binds every value and spells none in its text', () => {
-    expect(sql.query).not.toContain('secret');
-    expect(sql.query).not.toContain("'secret");
-    expect(sql.query).not.toContain('12346');
-    expect(sql.query).not.toContain(String(BASE_MS / 1000));
-    const placeholders = [...sql.query.matchAll(/\{(p\d+):/g)].map((match) => match[1]!);
-    expect(new Set(placeholders)).toEqual(new Set(Object.keys(sql.query_params)));
+  test.each([
+    [{}, ['country'], 'place'],
+    [{ countries: ['DE'], devicesNot: ['other'] }, [], 'place'],
+    [{ campaignIdsNot: ['c1'] }, ['campaign'], 'campaign'],
+    [{ adIdsNot: ['ad-1'] }, [], 'ad'],
+    [{}, ['ad', 'campaign'], 'ad'],
+    [{ campaignIds: ['c1'] }, ['country'], undefined],
+    [{ countries: ['DE'] }, ['ad'], undefined],
+    [{ adIds: ['ad-1'] }, ['ad'], undefined],
+  ] as const)('with %p by %p it reads the roll-up %p', (more, groupBy, rollup) => {
+    const filter = {
+      advertiserId: 'a1',
+      adIds: undefined,
+      campaignIds: undefined,
+      countries: undefined,
+      devices: undefined,
+      fromMs: query.fromMs,
+      toMs: query.toMs,
+      ...more,
+    };
+    const { query: text, query_params } = metricsSql({
+      ...statement,
+      filter,
+      groupBy,
+      after: undefined,
+    });
+    const read = [...text.matchAll(/final_(?:hour|day)(_rollup)?\b/g)].map((match) => match[1]);
+    expect(new Set(read)).toEqual(new Set([rollup === undefined ? undefined : '_rollup']));
+    if (rollup !== undefined) expect(Object.values(query_params)).toContain(rollup);
   });
 
   test('orders rows by bucket, ad, campaign, country, device, whatever order was asked for', () => {
@@ -99,6 +150,25 @@ describe('what is written', () => {
       ['a1', 'c1', 'ad-1', 'DE', 'mobile', BASE_MS / 1000, 11, 100, 1_000, 110_000, 111_111, 7],
     ]);
     expect(finalHourInserts(BASE_MS, 7, [])).toEqual([]);
+  });
+
+  test('an hour is summed by place, by campaign and by ad as well', () => {
+    const rows: FinalRow[] = [
+      row,
+      { ...row, adId: 'ad-2', clicks: 10 },
+      { ...row, country: 'US', campaignId: 'c2', minuteMs: BASE_MS + 50 * 60_000, clicks: 100 },
+    ];
+    const [, , rollups] = finalHourInserts(BASE_MS, 7, rows);
+    const hour = BASE_MS / 1000;
+    expect(rollups!.rows).toEqual([
+      ['place', 'a1', '', '', 'DE', 'mobile', hour, 11, 0, 0, 0, 11, 7],
+      ['place', 'a1', '', '', 'US', 'mobile', hour, 0, 0, 0, 100, 100, 7],
+      ['campaign', 'a1', 'c1', '', '', '', hour, 11, 0, 0, 0, 11, 7],
+      ['campaign', 'a1', 'c2', '', '', '', hour, 0, 0, 0, 100, 100, 7],
+      ['ad', 'a1', 'c1', 'ad-1', '', '', hour, 1, 0, 0, 0, 1, 7],
+      ['ad', 'a1', 'c1', 'ad-2', '', '', hour, 10, 0, 0, 0, 10, 7],
+      ['ad', 'a1', 'c2', 'ad-1', '', '', hour, 0, 0, 0, 100, 100, 7],
+    ]);
   });
 
   test('a row outside its hour is a bug', () => {
@@ -141,4 +211,15 @@ test('errors that may pass can be retried, all others go on as they are', () => 
   expect(engineError(refused)).toMatchObject({ kind: 'retry' });
   const bug = new TypeError('bug');
   expect(engineError(bug)).toBe(bug);
+});
+
+test('a limit that a query met itself is its refusal, memory that is short all over passes', () => {
+  const of = (code: string, message: string): unknown =>
+    queryError(engineError(new ClickHouseError({ message, code, type: 'X' })));
+  expect(of('159', 'Timeout exceeded')).toMatchObject({ code: 'query_too_large', kind: 'refuse' });
+  expect(of('241', 'Query memory limit exceeded')).toMatchObject({ code: 'query_too_large' });
+  expect(of('241', '(total) memory limit exceeded')).toMatchObject({ kind: 'retry' });
+  expect(of('243', 'no space')).toMatchObject({ kind: 'retry' });
+  const bug = new TypeError('bug');
+  expect(queryError(bug)).toBe(bug);
 });

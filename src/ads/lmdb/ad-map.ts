@@ -1,8 +1,9 @@
 /**
  * A read-only index of all ads beside the LMDB environment: one file, mapped by every click worker.
  *
- * Derived from the environment and named by its ads version, so a reader uses it only while it is of
- * the version that the environment has; otherwise LMDB itself answers. It exists for one reason: a
+ * Derived from the environment and named by the ads version that it was begun at. The environment says
+ * which map is in use and which ads have changed since (`changed-ads.ts`): for those, and when there is
+ * no map, LMDB itself answers. It exists for one reason: a
  * look-up among a million ads costs LMDB about 5 µs of tree walk and call, and this one about 1 µs, on
  * a path where the whole rest of a click takes 30.
  *
@@ -18,8 +19,10 @@
  *
  * All integers little endian. A slot follows from the id's hash; collisions go to the next slot.
  */
+import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import type { Ad } from '../port.ts';
 import { decodeAd } from './ad-value.ts';
 
@@ -27,10 +30,13 @@ const MAGIC = Buffer.from('CLKADMAP');
 const HEADER_BYTES = 24;
 const ALIGN = 8;
 const MAX_FILE_BYTES = ALIGN * 2 ** 32;
-const NAME = /^ads-(\d+)\.map$/;
+/** The second group: a map that is being written. */
+const NAME = /^ads-(\d+)\.map((?:\.[0-9a-f]+)?\.tmp)?$/;
 const WRITE_BYTES = 4 * 1024 * 1024;
+/** A fuller table would make look-ups slow, and a full one endless. */
+const MOST_FILLED = 0.75;
 
-const fileName = (version: number): string => `ads-${version}.map`;
+export const mapFileName = (version: number): string => `ads-${version}.map`;
 
 /** FNV-1a over the id's character codes. */
 function hashOf(adId: string): number {
@@ -44,63 +50,98 @@ function hashOf(adId: string): number {
 
 const alignUp = (position: number): number => Math.ceil(position / ALIGN) * ALIGN;
 
-/** Writes the map of `ads` (id and value bytes, any order) and removes older ones. */
-export function writeAdMap(
-  dir: string,
-  version: number,
-  count: number,
-  ads: Iterable<{ key: string; value: Buffer }>,
-): void {
-  let slots = 16;
-  while (slots < count * 2) slots *= 2;
-  const table = new Uint32Array(slots);
-  const temporary = join(dir, `${fileName(version)}.tmp`);
-  const fd = fs.openSync(temporary, 'w', 0o600);
-  try {
-    let position = HEADER_BYTES + table.byteLength;
-    const chunk = Buffer.alloc(WRITE_BYTES);
-    let used = 0;
-    let chunkAt = position;
-    for (const { key, value } of ads) {
-      const length = alignUp(1 + key.length + 2 + value.length);
-      if (used + length > chunk.length) {
-        fs.writeSync(fd, chunk, 0, used, chunkAt);
-        chunkAt += used;
-        used = 0;
-      }
-      chunk.fill(0, used, used + length);
-      chunk[used] = key.length;
-      chunk.latin1Write(key, used + 1);
-      chunk.writeUInt16LE(value.length, used + 1 + key.length);
-      value.copy(chunk, used + 3 + key.length);
-      let slot = hashOf(key) & (slots - 1);
-      while (table[slot] !== 0) slot = (slot + 1) & (slots - 1);
-      table[slot] = position / ALIGN;
-      used += length;
-      position += length;
-      if (position > MAX_FILE_BYTES) throw new Error('the ad map has reached its limit');
-    }
-    fs.writeSync(fd, chunk, 0, used, chunkAt);
-    fs.writeSync(fd, new Uint8Array(table.buffer), 0, table.byteLength, HEADER_BYTES);
+/** Writes the map of one version of the ads: `add` each, then `finish`, or `abandon`. */
+export class AdMapWriter {
+  readonly #dir: string;
+  readonly #version: number;
+  readonly #temporary: string;
+  readonly #table: Uint32Array;
+  readonly #chunk = Buffer.alloc(WRITE_BYTES);
+  #fd: number | null;
+  #ads = 0;
+  #used = 0;
+  #chunkAt: number;
+
+  /** `count` is how many ads are expected; up to half as many more have room. */
+  constructor(dir: string, version: number, count: number) {
+    let slots = 16;
+    while (slots < count * 2) slots *= 2;
+    this.#dir = dir;
+    this.#version = version;
+    this.#table = new Uint32Array(slots);
+    this.#chunkAt = alignUp(HEADER_BYTES + this.#table.byteLength);
+    // Of its own name: two processes may write a map of the same version.
+    this.#temporary = join(dir, `${mapFileName(version)}.${randomBytes(4).toString('hex')}.tmp`);
+    this.#fd = fs.openSync(this.#temporary, 'w', 0o600);
+  }
+
+  /** False when the map has no room left; it must then be abandoned. */
+  add(key: string, value: Buffer): boolean {
+    const slots = this.#table.length;
+    if (this.#ads >= slots * MOST_FILLED) return false;
+    const length = alignUp(1 + key.length + 2 + value.length);
+    if (this.#used + length > WRITE_BYTES) this.#flush();
+    const at = this.#used;
+    const position = this.#chunkAt + at;
+    if (position + length > MAX_FILE_BYTES) return false;
+    const chunk = this.#chunk;
+    chunk.fill(0, at, at + length);
+    chunk[at] = key.length;
+    chunk.latin1Write(key, at + 1);
+    chunk.writeUInt16LE(value.length, at + 1 + key.length);
+    value.copy(chunk, at + 3 + key.length);
+    let slot = hashOf(key) & (slots - 1);
+    while (this.#table[slot] !== 0) slot = (slot + 1) & (slots - 1);
+    this.#table[slot] = position / ALIGN;
+    this.#used += length;
+    this.#ads++;
+    return true;
+  }
+
+  #flush(): void {
+    fs.writeSync(this.#fd!, this.#chunk, 0, this.#used, this.#chunkAt);
+    this.#chunkAt += this.#used;
+    this.#used = 0;
+  }
+
+  /** M1. The sync of a large file takes seconds: other work of the thread goes on meanwhile. */
+  async finish(): Promise<void> {
+    const fd = this.#fd!;
+    this.#flush();
+    const table = new Uint8Array(this.#table.buffer);
+    fs.writeSync(fd, table, 0, table.length, HEADER_BYTES);
     const header = Buffer.alloc(HEADER_BYTES);
     MAGIC.copy(header);
-    header.writeBigUInt64LE(BigInt(version), 8);
-    header.writeUInt32LE(slots, 16);
-    header.writeUInt32LE(count, 20);
+    header.writeBigUInt64LE(BigInt(this.#version), 8);
+    header.writeUInt32LE(this.#table.length, 16);
+    header.writeUInt32LE(this.#ads, 20);
     fs.writeSync(fd, header, 0, HEADER_BYTES, 0);
-    fs.fsyncSync(fd);
-  } finally {
+    await promisify(fs.fsync)(fd);
     fs.closeSync(fd);
+    this.#fd = null;
+    fs.renameSync(this.#temporary, join(this.#dir, mapFileName(this.#version)));
   }
-  fs.renameSync(temporary, join(dir, fileName(version)));
-  removeOthers(dir, version);
+
+  abandon(): void {
+    if (this.#fd !== null) fs.closeSync(this.#fd);
+    this.#fd = null;
+    fs.rmSync(this.#temporary, { force: true });
+  }
 }
 
-/** Workers that still map a removed file keep it until they have moved on. */
-function removeOthers(dir: string, version: number): void {
+/**
+ * Removes maps of other versions, and what a writer that died left of this one or an older one.
+ * Workers that still map a removed file keep it until they have moved on.
+ */
+export function removeOtherMaps(dir: string, version: number): void {
   for (const name of fs.readdirSync(dir)) {
-    const found = NAME.exec(name.replace(/\.tmp$/, ''));
-    if (found !== null && Number(found[1]) !== version) fs.rmSync(join(dir, name), { force: true });
+    const found = NAME.exec(name);
+    if (found === null) continue;
+    const isOther = Number(found[1]) !== version;
+    const isLeftOver = found[2] !== undefined && Number(found[1]) <= version;
+    if (isLeftOver || (isOther && found[2] === undefined)) {
+      fs.rmSync(join(dir, name), { force: true });
+    }
   }
 }
 
@@ -117,7 +158,7 @@ export class AdMap {
 
   /** The map of exactly this version, or null. */
   static open(dir: string, version: number): AdMap | null {
-    const path = join(dir, fileName(version));
+    const path = join(dir, mapFileName(version));
     if (!fs.existsSync(path) || fs.statSync(path).size < HEADER_BYTES) return null;
     const mapped = Bun.mmap(path, { shared: true });
     const bytes = Buffer.from(mapped.buffer, mapped.byteOffset, mapped.byteLength);

@@ -9,24 +9,31 @@
  * C2 The version is read in a snapshot at least as old as any later look-up's, so an ad is never
  *    remembered under a version newer than itself.
  * C3 An import is one transaction: a process that dies in it leaves the catalog as it was.
- * C5 A read-only catalog looks ads up in the map file of the same ads version when there is one, and in
- *    LMDB when there is not (`ad-map.ts`).
+ * C5 A read-only catalog looks ads up in the map file in use (`ad-map.ts`), but ads that have changed
+ *    since it was made, and all ads while there is none, in LMDB (`changed-ads.ts`).
  * C4 `activeKeys` returns the same array until something changed: callers compare by identity.
  */
 import { isId } from '../../event/click-event.ts';
 import { type Clock, monotonicMs } from '../../platform/clock.ts';
 import { assert, LedgerError } from '../../platform/errors.ts';
-import type { Ad, AdCatalog, SigningKey } from '../port.ts';
+import type {
+  Ad,
+  AdCatalog,
+  CatalogChange,
+  ChangeCounts,
+  RefusedRow,
+  SigningKey,
+} from '../port.ts';
 import { AdCache } from './ad-cache.ts';
-import { AdMap, writeAdMap } from './ad-map.ts';
 import { decodeAd, encodeAd } from './ad-value.ts';
+import { ChangedAds, ChangedIds } from './changed-ads.ts';
 import { type CatalogDatabases, openEnvironment } from './environment.ts';
+import { MapInUse } from './map-in-use.ts';
+import { isMapDue, writeMap } from './map-refresh.ts';
+import { Meta } from './meta.ts';
+import { RefusedRows } from './refused-rows.ts';
 
 const VERSION_CHECK_MS = 200;
-const VERSION_KEY = 'version';
-/** Raised by imports only: a new signing key leaves the map of the ads as it is. */
-const ADS_VERSION_KEY = 'ads_version';
-const VERSION_BYTES = 6;
 /** Two generations of this many ads, about 400 bytes each: 13 MB a process at the most. */
 const CACHED_ADS_PER_GENERATION = 16_384;
 const PROGRESS_EVERY = 10_000;
@@ -51,10 +58,12 @@ class LmdbCatalog implements AdCatalog {
   readonly #dir: string;
   readonly #readOnly: boolean;
   readonly #clock: Clock;
+  readonly #meta: Meta;
+  readonly #changed: ChangedAds;
+  readonly #refused: RefusedRows;
+  readonly #map: MapInUse;
   readonly #cache = new AdCache(CACHED_ADS_PER_GENERATION);
   #version = -1;
-  #map: AdMap | null = null;
-  #mapVersion = -1;
   #checkedAtMs = Number.NEGATIVE_INFINITY;
   #keys: readonly SigningKey[] | null = null;
   #activeKeys: readonly SigningKey[] | null = null;
@@ -64,14 +73,16 @@ class LmdbCatalog implements AdCatalog {
     this.#dir = dir;
     this.#readOnly = readOnly;
     this.#clock = clock;
+    this.#meta = new Meta(db.meta);
+    this.#changed = new ChangedAds(db.changed, this.#meta);
+    this.#refused = new RefusedRows(db.refused);
+    this.#map = new MapInUse(dir, this.#changed);
   }
 
   find(adId: string): Ad | null {
     this.#notice();
-    if (this.#map !== null) {
-      const mapped = this.#map.find(adId);
-      if (mapped !== undefined) return mapped;
-    }
+    const mapped = this.#map.find(adId);
+    if (mapped !== undefined) return mapped;
     const cached = this.#cache.get(adId);
     if (cached !== undefined) return cached;
     // The key encoding keeps one byte a character: other text could alias another ad's id.
@@ -102,27 +113,89 @@ class LmdbCatalog implements AdCatalog {
     ads: Iterable<Ad>,
     onProgress?: (done: number) => void,
   ): Promise<{ added: number; changed: number; unchanged: number }> {
-    const result = this.#write(() => {
-      const result = { added: 0, changed: 0, unchanged: 0 };
+    const { removed: _, ...counts } = this.#changeAds((change) => {
       let done = 0;
       for (const ad of ads) {
-        result[this.#put(ad)] += 1;
+        change.put(ad);
         done += 1;
         if (done % PROGRESS_EVERY === 0) onProgress?.(done);
       }
-      if (result.added + result.changed > 0) this.#raiseVersion(ADS_VERSION_KEY);
       onProgress?.(done);
-      return result;
     });
-    this.#writeMap();
-    return result;
+    await this.refreshIndex();
+    return counts;
   }
 
-  /** C5. Missing after a crash right before it: the next import writes it, LMDB answers until then. */
-  #writeMap(): void {
-    const version = this.#readVersion(ADS_VERSION_KEY);
-    if (version === 0 || AdMap.open(this.#dir, version) !== null) return;
-    writeAdMap(this.#dir, version, this.count(), this.#db.ads.getRange({ start: '' }));
+  async apply(change: CatalogChange): Promise<ChangeCounts> {
+    const { put, remove = [], refused, forgetRefusedBefore, syncState } = change;
+    return this.#changeAds((ads) => {
+      const refusedBefore = this.#refused.count > 0;
+      for (const ad of put) {
+        ads.put(ad);
+        if (refusedBefore) this.#refused.remove(ad.adId);
+      }
+      for (const adId of remove) {
+        ads.remove(adId);
+        if (refusedBefore) this.#refused.remove(adId);
+      }
+      if (refused !== undefined) {
+        for (const row of refused.rows) this.#refused.put(row, refused.round);
+      }
+      if (forgetRefusedBefore !== undefined) this.#refused.removeBefore(forgetRefusedBefore);
+      if (syncState !== undefined) this.#meta.syncState = syncState;
+    });
+  }
+
+  syncState(): string | null {
+    this.#notice();
+    return this.#meta.syncState;
+  }
+
+  refusedRows(limit: number): { count: number; rows: RefusedRow[] } {
+    this.#notice();
+    return { count: this.#refused.count, rows: this.#refused.list(limit) };
+  }
+
+  async refreshIndex(signal?: AbortSignal): Promise<boolean> {
+    this.#checkedAtMs = Number.NEGATIVE_INFINITY;
+    this.#notice();
+    if (!isMapDue(this.#dir, this.#changed, this.count())) return false;
+    return writeMap({
+      dir: this.#dir,
+      db: this.#db,
+      changed: this.#changed,
+      count: this.count(),
+      transaction: (work) => this.#write(work),
+      signal,
+    });
+  }
+
+  /** One transaction over ads; what it changed shows to readers by the versions that it raises. */
+  #changeAds(
+    work: (change: { put(ad: Ad): void; remove(adId: string): void }) => void,
+  ): ChangeCounts {
+    return this.#write(() => {
+      const counts = { added: 0, changed: 0, unchanged: 0, removed: 0 };
+      const ids = new ChangedIds();
+      work({
+        put: (ad) => {
+          const kind = this.#put(ad);
+          counts[kind] += 1;
+          if (kind !== 'unchanged') ids.add(ad.adId);
+        },
+        remove: (adId) => {
+          if (!this.#remove(adId)) return;
+          counts.removed += 1;
+          ids.add(adId);
+        },
+      });
+      if (ids.count > 0) {
+        this.#changed.note(ids);
+        this.#meta.raise('version');
+        this.#meta.raise('ads_version');
+      }
+      return counts;
+    });
   }
 
   #put(ad: Ad): 'added' | 'changed' | 'unchanged' {
@@ -140,6 +213,15 @@ class LmdbCatalog implements AdCatalog {
     this.#db.ads.putSync(ad.adId, value);
     this.#db.byAdvertiser.putSync(advertiserKey(ad.advertiserId, ad.adId), NOTHING);
     return isNew ? 'added' : 'changed';
+  }
+
+  #remove(adId: string): boolean {
+    if (!isId(adId)) return false;
+    const before = this.#db.ads.getBinaryFast(adId);
+    if (before === undefined) return false;
+    const { advertiserId } = decodeAd(adId, { bytes: before, start: 0, end: before.length });
+    this.#db.byAdvertiser.removeSync(advertiserKey(advertiserId, adId));
+    return this.#db.ads.removeSync(adId);
   }
 
   list(options: { afterAdId?: string; limit: number; advertiserId?: string }): Ad[] {
@@ -165,7 +247,7 @@ class LmdbCatalog implements AdCatalog {
   async putKey(key: SigningKey): Promise<void> {
     this.#write(() => {
       this.#db.keys.putSync(key.kid, Buffer.from(JSON.stringify(key)));
-      this.#raiseVersion();
+      this.#meta.raise('version');
     });
   }
 
@@ -181,17 +263,9 @@ class LmdbCatalog implements AdCatalog {
     this.#checkedAtMs = now;
     // Without this a thread that never goes idle would keep its first snapshot for good.
     this.#db.root.resetReadTxn();
-    const version = this.#readVersion();
+    const version = this.#meta.read('version');
     if (version !== this.#version) this.#forget(version);
-    if (this.#readOnly) this.#noticeMap();
-  }
-
-  /** C5. Looks for the map of the ads as they are now; an import writes it a moment after its commit. */
-  #noticeMap(): void {
-    const version = this.#readVersion(ADS_VERSION_KEY);
-    if (version === this.#mapVersion) return;
-    this.#map = AdMap.open(this.#dir, version);
-    this.#mapVersion = this.#map === null ? -1 : version;
+    if (this.#readOnly) this.#map.notice();
   }
 
   #forget(version: number): void {
@@ -199,19 +273,6 @@ class LmdbCatalog implements AdCatalog {
     this.#cache.clear();
     this.#keys = null;
     this.#activeKeys = null;
-  }
-
-  #readVersion(key = VERSION_KEY): number {
-    return this.#db.meta.getBinaryFast(key)?.readUIntLE(0, VERSION_BYTES) ?? 0;
-  }
-
-  /** Raises the version, and with it that of the ads when they have changed. */
-  #raiseVersion(also?: typeof ADS_VERSION_KEY): void {
-    for (const key of also === undefined ? [VERSION_KEY] : [VERSION_KEY, also]) {
-      const next = Buffer.alloc(VERSION_BYTES);
-      next.writeUIntLE(this.#readVersion(key) + 1, 0, VERSION_BYTES);
-      this.#db.meta.putSync(key, next);
-    }
   }
 
   #write<T>(action: () => T): T {

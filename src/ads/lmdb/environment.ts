@@ -1,5 +1,5 @@
 /**
- * Opens the LMDB environment and its four databases.
+ * Opens the LMDB environment and its databases.
  *
  * Owns: file modes, creating the environment, the check that the file can be mapped at all.
  * Does not own: what the databases mean (`catalog.ts`).
@@ -32,7 +32,11 @@ export interface CatalogDatabases {
   readonly byAdvertiser: Database<Buffer, string>;
   /** kid → signing key, JSON */
   readonly keys: Database<Buffer, string>;
-  /** `version` → number of the last change */
+  /** version of the ads (12 hexadecimal digits), ad id → nothing: `changed-ads.ts` */
+  readonly changed: Database<Buffer, string>;
+  /** what names a refused row → round, reason: `refused-rows.ts` */
+  readonly refused: Database<Buffer, string>;
+  /** `version` → number of the last change, and what else there is one of: `meta.ts` */
   readonly meta: Database<Buffer, string>;
 }
 
@@ -52,7 +56,8 @@ export function openEnvironment(dir: string, readOnly: boolean): CatalogDatabase
   checkAccess(dir);
   checkHead(dir);
   if (readOnly) {
-    // A click worker starts before the first import: LMDB cannot open what does not exist yet.
+    // A click worker starts before the first import, or on a folder of an older release: LMDB cannot
+    // open what does not exist yet.
     const databases = existsSync(join(dir, DATA_FILE)) ? openDatabases(dir, true) : null;
     if (databases !== null) return databases;
     const created = openDatabases(dir, false);
@@ -83,13 +88,15 @@ function openDatabases(dir: string, readOnly: boolean): CatalogDatabases | null 
     const ads = named('ads');
     const byAdvertiser = named('by_advertiser');
     const keys = named('keys');
+    const changed = named('changed');
+    const refused = named('refused');
     const meta = named('meta');
     // lmdb answers undefined for a database that a read-only environment does not have.
-    if (!(ads && byAdvertiser && keys && meta)) {
+    if (!(ads && byAdvertiser && keys && changed && refused && meta)) {
       void root.close();
       return null;
     }
-    return { root, ads, byAdvertiser, keys, meta };
+    return { root, ads, byAdvertiser, keys, changed, refused, meta };
   } catch (cause) {
     void root?.close();
     throw damaged(dir, (cause as Error).message, cause);

@@ -13,12 +13,10 @@
 import { link, mkdir, open, readdir, readFile, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { LedgerError } from '../../platform/errors.ts';
+import { isNameSegment, requireObjectName } from '../object-name.ts';
 import type { ObjectInfo, ObjectStore } from '../port.ts';
 
 const TEMP_FOLDER = '.tmp';
-/** A leading dot is refused: it keeps `.`, `..` and the store's own folder out of reach. */
-const SEGMENT = /^[A-Za-z0-9_=-][A-Za-z0-9._=-]*$/;
-const MAX_NAME_LENGTH = 512;
 
 /** Numbers this process's temporary files, whichever store of it makes them: `.tmp/<pid>-<number>`. */
 let nextTemp = 0;
@@ -79,11 +77,8 @@ class FolderStore implements ObjectStore {
   }
 
   #path(name: string): string {
-    const segments = name.split('/');
-    if (name.length > MAX_NAME_LENGTH || !segments.every((segment) => SEGMENT.test(segment))) {
-      throw new LedgerError('object_name', `${JSON.stringify(name)} is no name for an object`);
-    }
-    return join(this.#dir, ...segments);
+    requireObjectName(name);
+    return join(this.#dir, ...name.split('/'));
   }
 }
 
@@ -91,7 +86,7 @@ class FolderStore implements ObjectStore {
 async function* walk(dir: string, folder: string, prefix: string): AsyncGenerator<ObjectInfo> {
   const entries = await orRetry(dir, () => readEntries(join(dir, folder)));
   const names = entries
-    .filter((entry) => SEGMENT.test(entry.name) && (entry.isDirectory() || entry.isFile()))
+    .filter((entry) => isNameSegment(entry.name) && (entry.isDirectory() || entry.isFile()))
     .map((entry) => folder + entry.name + (entry.isDirectory() ? '/' : ''))
     .filter((name) => name.startsWith(prefix) || (name.endsWith('/') && prefix.startsWith(name)))
     .sort((a, b) => (a < b ? -1 : 1));

@@ -2,7 +2,7 @@
 import { type Clock, systemClock } from '../../platform/clock.ts';
 import type { Warehouse } from '../port.ts';
 import type { TtlDays } from '../sql/schema.ts';
-import { SqlWarehouse } from '../sql-warehouse.ts';
+import { IN_PROCESS, SqlWarehouse } from '../sql-warehouse.ts';
 import { closeChdbClient, openChdbClient } from './client.ts';
 
 export interface ChdbWarehouseOptions extends TtlDays {
@@ -16,6 +16,7 @@ export interface ChdbWarehouseOptions extends TtlDays {
 export async function openChdbWarehouse(options: ChdbWarehouseOptions): Promise<Warehouse> {
   const client = openChdbClient(options.path);
   const warehouse = new SqlWarehouse({
+    ...IN_PROCESS,
     client,
     ttl: options,
     clock: options.clock ?? systemClock,

@@ -2,8 +2,16 @@
 import { DEVICES } from '../../event/click-event.ts';
 import { assert } from '../../platform/errors.ts';
 import { HOUR_MS } from '../buckets.ts';
-import type { DayState, DriftRow, FinalRow, HourState, Restatement } from '../port.ts';
+import type {
+  DayState,
+  DriftRow,
+  FinalRow,
+  HourState,
+  Restatement,
+  RollupDifference,
+} from '../port.ts';
 import type { Visibility } from '../published.ts';
+import { COUNTS, ROLLUPS } from './schema.ts';
 import { Params, type Sql, toCount } from './sql.ts';
 import { HOUR_OF_MINUTE, visibleSql } from './visible.ts';
 
@@ -33,6 +41,45 @@ export function tierRowsSql(tier: 'hour' | 'day', startMs: number, visibility: V
       WHERE ${tier} = ${params.time(startMs)} AND ${visible})
       GROUP BY ${MINUTE_ORDER} ORDER BY ${MINUTE_ORDER}`,
   );
+}
+
+const KEY = ['advertiser_id', 'campaign_id', 'ad_id', 'country', 'device'] as const;
+
+/** Where the roll-ups of one hour or day are not the sums of its rows, in any of their counts. */
+export function rollupDifferencesSql(
+  tier: 'hour' | 'day',
+  startMs: number,
+  visibility: Visibility,
+): Sql {
+  const params = new Params();
+  const columns = ['summed_by', ...KEY, ...COUNTS[tier], 'sign'].join(', ');
+  const inForce = `${tier} = ${params.time(startMs)}
+    AND ${visibleSql(params, `toUnixTimestamp(${tier})`, visibility)}`;
+  const sums = Object.entries(ROLLUPS).map(([rollup, kept]) => {
+    const has: readonly string[] = ['advertiser_id', ...kept];
+    const key = KEY.map((column) => (has.includes(column) ? column : `'' AS ${column}`));
+    const cells = [`'${rollup}' AS summed_by`, ...key, ...COUNTS[tier], '1 AS sign'];
+    return `SELECT ${cells.join(', ')} FROM final_${tier} WHERE ${inForce}`;
+  });
+  const rolled = `SELECT ${columns.replace('sign', '-1 AS sign')} FROM final_${tier}_rollup WHERE ${inForce}`;
+  const differs = COUNTS[tier].map((count) => `sum(sign * toInt64(${count})) != 0`);
+  return params.sql(
+    `SELECT ${KEY.join(', ')}, sumIf(clicks, sign = 1), sumIf(clicks, sign = -1)
+      FROM (${[...sums, rolled].join(' UNION ALL ')})
+      GROUP BY summed_by, ${KEY.join(', ')} HAVING ${differs.join(' OR ')}`,
+  );
+}
+
+export function toRollupDifference(row: Row): RollupDifference {
+  return {
+    advertiserId: String(row[0]),
+    campaignId: String(row[1]),
+    adId: String(row[2]),
+    country: String(row[3]),
+    device: String(row[4]),
+    rows: toCount(row[5]),
+    rollup: toCount(row[6]),
+  };
 }
 
 /** W2: the highest version per full key, then the sum over shards. */
@@ -128,7 +175,8 @@ export function restatementsSql(
     `SELECT toUnixTimestamp(hour), revision, advertiser_id, ad_id, before, after, cause,
       toUnixTimestamp64Milli(at) FROM restatement
       WHERE ${publishedIn(params, { fromMs, toMs }, advertiserId)}
-      ORDER BY hour, revision, advertiser_id, ad_id LIMIT 1 BY hour, revision, advertiser_id, ad_id`,
+      ORDER BY hour, revision, advertiser_id, ad_id, attempt DESC
+      LIMIT 1 BY hour, revision, advertiser_id, ad_id`,
   );
 }
 
@@ -150,7 +198,8 @@ export function driftSql(fromMs: number, toMs: number, advertiserId: string | un
   return params.sql(
     `SELECT toUnixTimestamp(hour), revision, advertiser_id, live, final FROM drift
       WHERE ${publishedIn(params, { fromMs, toMs }, advertiserId)}
-      ORDER BY hour, revision, advertiser_id LIMIT 1 BY hour, revision, advertiser_id`,
+      ORDER BY hour, revision, advertiser_id, attempt DESC
+      LIMIT 1 BY hour, revision, advertiser_id`,
   );
 }
 
@@ -167,6 +216,7 @@ export function toDriftRow(row: Row): DriftRow {
 /**
  * Rows of a publication count once it is published. Every publication of a revision, not only its
  * last: one that publishes it again, after a crash or with `reconcile --hour`, brings no rows along.
+ * Where two brought rows along (the first was stored, but its answer was lost), the later one counts.
  */
 function publishedIn(
   params: Params,

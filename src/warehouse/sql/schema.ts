@@ -3,9 +3,21 @@
  * row always meet in one partition, where `argMax(clicks, version)` sees both.
  */
 import { assert } from '../../platform/errors.ts';
+import {
+  createTable,
+  type Layout,
+  ONE_SERVER,
+  onAllShards,
+  type TableDefinition,
+  tableNames,
+  truncateTable,
+} from './layout.ts';
 
-/** A raised version needs a step in `migrate`; a newer one than this in the store is refused. */
-export const SCHEMA_VERSION = 1;
+/**
+ * A raised version needs a step in `migrate`; a newer one than this in the store is refused.
+ * 2: `final_hour_rollup` and `final_day_rollup`, filled out of `final_hour` and `final_day`.
+ */
+export const SCHEMA_VERSION = 2;
 
 /** In the order in which `reset` empties them: what makes rows visible goes first, what keeps
  *  attempt numbers unique goes last. */
@@ -13,6 +25,8 @@ export const TABLES = [
   'finality',
   'restatement',
   'drift',
+  'final_day_rollup',
+  'final_hour_rollup',
   'final_day',
   'final_hour',
   'final_minute',
@@ -38,47 +52,139 @@ const KEY_COLUMNS = `advertiser_id String, campaign_id String, ad_id String,
 const keyOrder = (time: string): string =>
   `(advertiser_id, ad_id, ${time}, country, device, campaign_id)`;
 
-export function createTables(): string[] {
+/**
+ * What a roll-up keeps of a row's key beside the advertiser; its other columns are empty. Ordered from
+ * few rows to many. Roll-ups are ordered by time, the tables they sum up by ad: a query over all ads
+ * reads a part of the rows, and a page of it reads a part of the range.
+ */
+export const ROLLUPS = {
+  place: ['country', 'device'],
+  campaign: ['campaign_id'],
+  ad: ['campaign_id', 'ad_id'],
+} as const;
+
+const rollupOrder = (time: string): string =>
+  `(advertiser_id, summed_by, ${time}, ad_id, campaign_id, country, device)`;
+
+/** Every count of a tier's row. */
+export const COUNTS = {
+  hour: ['q0', 'q1', 'q2', 'q3', 'clicks'],
+  day: ['clicks'],
+} as const;
+
+/** Empties the roll-ups of a tier and fills them from its rows, whatever attempt these carry. */
+export function refillRollups(tier: 'hour' | 'day', layout: Layout = ONE_SERVER): string[] {
+  const counts = COUNTS[tier];
+  const table = `final_${tier}_rollup` as const;
   return [
-    `CREATE TABLE IF NOT EXISTS live_minute (${KEY_COLUMNS},
-      minute DateTime('UTC'), shard UInt32, clicks UInt64, version UInt64)
-      ENGINE = ReplacingMergeTree(version) PARTITION BY toYYYYMMDD(minute)
-      ORDER BY (advertiser_id, ad_id, minute, country, device, campaign_id, shard)
-      SETTINGS ${WHOLE_PARTS}`,
-    `CREATE TABLE IF NOT EXISTS final_minute (${KEY_COLUMNS},
-      minute DateTime('UTC'), clicks UInt64, attempt UInt32)
-      ENGINE = MergeTree PARTITION BY toYYYYMMDD(minute) ORDER BY ${keyOrder('minute')}
-      SETTINGS ${WHOLE_PARTS}, ${DURABLE}`,
-    `CREATE TABLE IF NOT EXISTS final_hour (${KEY_COLUMNS},
-      hour DateTime('UTC'), q0 UInt64, q1 UInt64, q2 UInt64, q3 UInt64, clicks UInt64, attempt UInt32)
-      ENGINE = MergeTree PARTITION BY toYYYYMM(hour) ORDER BY ${keyOrder('hour')}
-      SETTINGS ${WHOLE_PARTS}, ${DURABLE}`,
-    `CREATE TABLE IF NOT EXISTS final_day (${KEY_COLUMNS},
-      day DateTime('UTC'), clicks UInt64, attempt UInt32)
-      ENGINE = MergeTree PARTITION BY toYear(day) ORDER BY ${keyOrder('day')}
-      SETTINGS ${DURABLE}`,
-    // Hours and days share this one table without partitions, so that W4's one block is one part.
-    `CREATE TABLE IF NOT EXISTS finality (kind LowCardinality(String), start DateTime('UTC'),
-      revision UInt32, attempt UInt32, final_at DateTime64(3, 'UTC'), cause LowCardinality(String),
-      records UInt64, counted UInt64, duplicate UInt64, not_billable UInt64, invalid UInt64,
-      live_clicks UInt64, drift_max Float64, input_digest String)
-      ENGINE = MergeTree ORDER BY (kind, start, revision, attempt) SETTINGS ${DURABLE}`,
-    `CREATE TABLE IF NOT EXISTS attempts (tier LowCardinality(String), start DateTime('UTC'),
-      attempt UInt32)
-      ENGINE = MergeTree ORDER BY (tier, start, attempt) SETTINGS ${DURABLE}`,
-    `CREATE TABLE IF NOT EXISTS drift (hour DateTime('UTC'), revision UInt32, attempt UInt32,
-      advertiser_id String, live UInt64, final UInt64)
-      ENGINE = MergeTree PARTITION BY toYYYYMM(hour)
-      ORDER BY (hour, revision, attempt, advertiser_id) SETTINGS ${WHOLE_PARTS}, ${DURABLE}`,
-    `CREATE TABLE IF NOT EXISTS restatement (hour DateTime('UTC'), revision UInt32, attempt UInt32,
-      advertiser_id String, ad_id String, before UInt64, after UInt64,
-      cause LowCardinality(String), at DateTime64(3, 'UTC'))
-      ENGINE = MergeTree ORDER BY (hour, revision, attempt, advertiser_id, ad_id)
-      SETTINGS ${DURABLE}`,
-    `CREATE TABLE IF NOT EXISTS schema_version (version UInt32)
-      ENGINE = MergeTree ORDER BY version SETTINGS ${DURABLE}`,
+    truncateTable(table, layout),
+    ...Object.entries(ROLLUPS).map(([rollup, kept]) => {
+      const key = ['advertiser_id', ...kept, tier, 'attempt'].join(', ');
+      // An insert is refused beyond 100 partitions otherwise; hour rows may be kept for ever.
+      return `INSERT INTO ${table} (summed_by, ${key}, ${counts.join(', ')})
+        SELECT '${rollup}', ${key}, ${counts.map((count) => `sum(${count})`).join(', ')}
+        FROM final_${tier} GROUP BY ${key} SETTINGS max_partitions_per_insert_block = 0`;
+    }),
   ];
 }
+
+/** The statements that make what is not there yet. */
+export function createTables(layout: Layout, present: ReadonlySet<string>): string[] {
+  return DEFINITIONS.flatMap((table) =>
+    tableNames(table.name, layout).every((name) => present.has(name))
+      ? []
+      : createTable(table, layout),
+  );
+}
+
+const HOUR_COLUMNS = `hour DateTime('UTC'), q0 UInt64, q1 UInt64, q2 UInt64, q3 UInt64,
+      clicks UInt64, attempt UInt32`;
+const DAY_COLUMNS = "day DateTime('UTC'), clicks UInt64, attempt UInt32";
+
+const DEFINITIONS: readonly TableDefinition[] = [
+  {
+    name: 'live_minute',
+    columns: `${KEY_COLUMNS},
+      minute DateTime('UTC'), shard UInt32, clicks UInt64, version UInt64`,
+    replacedBy: 'version',
+    order: `PARTITION BY toYYYYMMDD(minute)
+      ORDER BY (advertiser_id, ad_id, minute, country, device, campaign_id, shard)`,
+    settings: [WHOLE_PARTS],
+  },
+  {
+    name: 'final_minute',
+    columns: `${KEY_COLUMNS},
+      minute DateTime('UTC'), clicks UInt64, attempt UInt32`,
+    order: `PARTITION BY toYYYYMMDD(minute) ORDER BY ${keyOrder('minute')}`,
+    settings: [WHOLE_PARTS, DURABLE],
+  },
+  {
+    name: 'final_hour',
+    columns: `${KEY_COLUMNS},
+      ${HOUR_COLUMNS}`,
+    order: `PARTITION BY toYYYYMM(hour) ORDER BY ${keyOrder('hour')}`,
+    settings: [WHOLE_PARTS, DURABLE],
+  },
+  {
+    name: 'final_day',
+    columns: `${KEY_COLUMNS},
+      ${DAY_COLUMNS}`,
+    order: `PARTITION BY toYear(day) ORDER BY ${keyOrder('day')}`,
+    settings: [DURABLE],
+  },
+  {
+    name: 'final_hour_rollup',
+    columns: `summed_by LowCardinality(String), ${KEY_COLUMNS},
+      ${HOUR_COLUMNS}`,
+    order: `PARTITION BY toYYYYMM(hour) ORDER BY ${rollupOrder('hour')}`,
+    settings: [WHOLE_PARTS, DURABLE],
+  },
+  {
+    name: 'final_day_rollup',
+    columns: `summed_by LowCardinality(String), ${KEY_COLUMNS},
+      ${DAY_COLUMNS}`,
+    order: `PARTITION BY toYear(day) ORDER BY ${rollupOrder('day')}`,
+    settings: [DURABLE],
+  },
+  // Hours and days share this one table without partitions, so that W4's one block is one part.
+  {
+    name: 'finality',
+    columns: `kind LowCardinality(String), start DateTime('UTC'),
+      revision UInt32, attempt UInt32, final_at DateTime64(3, 'UTC'), cause LowCardinality(String),
+      records UInt64, counted UInt64, duplicate UInt64, not_billable UInt64, invalid UInt64,
+      live_clicks UInt64, drift_max Float64, input_digest String`,
+    order: 'ORDER BY (kind, start, revision, attempt)',
+    settings: [DURABLE],
+  },
+  {
+    name: 'attempts',
+    columns: "tier LowCardinality(String), start DateTime('UTC'), attempt UInt32",
+    order: 'ORDER BY (tier, start, attempt)',
+    settings: [DURABLE],
+  },
+  {
+    name: 'drift',
+    columns: `hour DateTime('UTC'), revision UInt32, attempt UInt32,
+      advertiser_id String, live UInt64, final UInt64`,
+    order: `PARTITION BY toYYYYMM(hour)
+      ORDER BY (hour, revision, attempt, advertiser_id)`,
+    settings: [WHOLE_PARTS, DURABLE],
+  },
+  {
+    name: 'restatement',
+    columns: `hour DateTime('UTC'), revision UInt32, attempt UInt32,
+      advertiser_id String, ad_id String, before UInt64, after UInt64,
+      cause LowCardinality(String), at DateTime64(3, 'UTC')`,
+    order: 'ORDER BY (hour, revision, attempt, advertiser_id, ad_id)',
+    settings: [DURABLE],
+  },
+  {
+    name: 'schema_version',
+    columns: 'version UInt32',
+    order: 'ORDER BY version',
+    settings: [DURABLE],
+  },
+];
 
 /** The tables that expire, each with the column that decides and the days it is kept. */
 export function ttlRules(ttl: TtlDays): { table: TableName; column: string; days: number }[] {
@@ -86,6 +192,7 @@ export function ttlRules(ttl: TtlDays): { table: TableName; column: string; days
     { table: 'live_minute', column: 'minute', days: ttl.minuteTtlDays },
     { table: 'final_minute', column: 'minute', days: ttl.minuteTtlDays },
     { table: 'final_hour', column: 'hour', days: ttl.hourTtlDays },
+    { table: 'final_hour_rollup', column: 'hour', days: ttl.hourTtlDays },
     { table: 'drift', column: 'hour', days: ttl.hourTtlDays },
   ];
 }
@@ -94,11 +201,12 @@ export function ttlRules(ttl: TtlDays): { table: TableName; column: string; days
 export function alterTtl(
   rule: { table: TableName; column: string; days: number },
   engineFull: string,
+  layout: Layout = ONE_SERVER,
 ): string | null {
   assert(Number.isSafeInteger(rule.days) && rule.days >= 0, 'a TTL is a whole number of days');
   const present = /\bTTL \w+ \+ toIntervalDay\((\d+)\)/.exec(engineFull)?.[1] ?? '0';
   if (Number(present) === rule.days) return null;
   return rule.days === 0
-    ? `ALTER TABLE ${rule.table} REMOVE TTL`
-    : `ALTER TABLE ${rule.table} MODIFY TTL ${rule.column} + toIntervalDay(${rule.days})`;
+    ? `ALTER TABLE ${onAllShards(rule.table, layout)} REMOVE TTL`
+    : `ALTER TABLE ${onAllShards(rule.table, layout)} MODIFY TTL ${rule.column} + toIntervalDay(${rule.days})`;
 }

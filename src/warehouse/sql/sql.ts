@@ -11,12 +11,21 @@ export interface Sql {
 
 type ParamType = 'String' | 'UInt32' | 'UInt64' | 'Array(String)' | 'Array(UInt32)';
 
+/** A server refuses a parameter of more than 128 KiB; what is escaped in it takes twice its bytes. */
+const MAX_PARAM_BYTES = 60_000;
+
 export class Params {
   readonly values: Record<string, unknown> = {};
   #count = 0;
 
-  /** Binds a value; returns its placeholder. */
+  /** Binds a value; returns the SQL for it: its placeholder, or several for a long list. */
   add(type: ParamType, value: unknown): string {
+    if (!Array.isArray(value)) return this.#bind(type, value);
+    const parts = inParts(value).map((part) => this.#bind(type, part));
+    return parts.length === 1 ? parts[0]! : `arrayConcat(${parts.join(', ')})`;
+  }
+
+  #bind(type: ParamType, value: unknown): string {
     const name = `p${this.#count++}`;
     this.values[name] = value;
     return `{${name}:${type}}`;
@@ -35,6 +44,22 @@ export class Params {
   sql(query: string): Sql {
     return { query, query_params: this.values };
   }
+}
+
+function inParts(values: readonly unknown[]): unknown[][] {
+  const parts: unknown[][] = [[]];
+  let bytes = 0;
+  for (const value of values) {
+    // With the quotes and the comma.
+    const more = Buffer.byteLength(String(value)) + 3;
+    if (bytes + more > MAX_PARAM_BYTES && bytes > 0) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1)!.push(value);
+    bytes += more;
+  }
+  return parts;
 }
 
 const MAX_SECONDS = 2 ** 32 - 1;

@@ -2,7 +2,7 @@
 import { assert } from '../../platform/errors.ts';
 import { DAY_MS, floorTo, HOUR_MS, QUARTER_MS } from '../buckets.ts';
 import type { DayState, FinalRow, HourState, LiveRow, MinuteKey, Publication } from '../port.ts';
-import type { TableName } from './schema.ts';
+import { ROLLUPS, type TableName } from './schema.ts';
 import { Params, type Sql, toCount, toSeconds } from './sql.ts';
 import { visibleSql } from './visible.ts';
 
@@ -54,24 +54,62 @@ export function liveInserts(rows: readonly LiveRow[], version: number): Insert[]
   return inserts;
 }
 
-/** The minute rows of an hour's attempt, and its hour rows with their four quarters. */
+/** A row of the hour tier or of its roll-ups while it is summed. */
+interface HourSum {
+  readonly cells: readonly Cell[];
+  readonly quarters: number[];
+}
+
+class HourSums {
+  readonly #sums = new Map<string, HourSum>();
+
+  add(cells: readonly Cell[], quarters: readonly number[]): void {
+    const key = JSON.stringify(cells);
+    let sum = this.#sums.get(key);
+    if (sum === undefined) {
+      sum = { cells, quarters: [0, 0, 0, 0] };
+      this.#sums.set(key, sum);
+    }
+    for (const [at, clicks] of quarters.entries()) {
+      sum.quarters[at] = toCount(sum.quarters[at]! + clicks);
+    }
+  }
+
+  all(): HourSum[] {
+    return [...this.#sums.values()];
+  }
+}
+
+/** The roll-ups of an hour, out of its hour rows. */
+function rollupsOf(hours: readonly HourSum[]): HourSum[] {
+  const rollups = new HourSums();
+  for (const [rollup, columns] of Object.entries(ROLLUPS)) {
+    const kept: readonly string[] = ['advertiser_id', ...columns];
+    const isKept = KEY.map((column) => kept.includes(column));
+    for (const { cells, quarters } of hours) {
+      const key = cells.map((cell, at) => (isKept[at] === true ? cell : ''));
+      rollups.add([rollup, ...key], quarters);
+    }
+  }
+  return rollups.all();
+}
+
+/** The minute rows of an hour's attempt, its hour rows with their four quarters, and its roll-ups. */
 export function finalHourInserts(
   hourMs: number,
   attempt: number,
   rows: readonly FinalRow[],
 ): Insert[] {
-  const hours = new Map<string, { cells: Cell[]; quarters: number[] }>();
+  const hours = new HourSums();
   for (const row of rows) {
     assert(
       floorTo(row.minuteMs, HOUR_MS) === hourMs,
       'a final row lies in the hour it is written for',
     );
-    const cells = keyCells(row);
-    const key = JSON.stringify(cells);
-    const hour = hours.get(key) ?? { cells, quarters: [0, 0, 0, 0] };
-    hours.set(key, hour);
     const quarter = Math.floor((row.minuteMs - hourMs) / QUARTER_MS);
-    hour.quarters[quarter] = toCount(hour.quarters[quarter]! + toCount(row.clicks));
+    const quarters = [0, 0, 0, 0];
+    quarters[quarter] = toCount(row.clicks);
+    hours.add(keyCells(row), quarters);
   }
   const minuteCells = (row: FinalRow): Cell[] => [
     ...keyCells(row),
@@ -79,23 +117,28 @@ export function finalHourInserts(
     row.clicks,
     attempt,
   ];
-  const hourCells = (hour: { cells: Cell[]; quarters: number[] }): Cell[] => [
+  const hourCells = (hour: HourSum): Cell[] => [
     ...hour.cells,
     toSeconds(hourMs),
     ...hour.quarters,
     toCount(hour.quarters.reduce((sum, n) => sum + n, 0)),
     attempt,
   ];
+  const hourRows = hours.all();
   return [
     ...chunked('final_minute', [...KEY, 'minute', 'clicks', 'attempt'], rows, minuteCells),
+    ...chunked('final_hour', [...KEY, ...HOUR_COUNTS], hourRows, hourCells),
     ...chunked(
-      'final_hour',
-      [...KEY, 'hour', 'q0', 'q1', 'q2', 'q3', 'clicks', 'attempt'],
-      [...hours.values()],
+      'final_hour_rollup',
+      [...ROLLUP_KEY, ...HOUR_COUNTS],
+      rollupsOf(hourRows),
       hourCells,
     ),
   ];
 }
+
+const HOUR_COUNTS = ['hour', 'q0', 'q1', 'q2', 'q3', 'clicks', 'attempt'] as const;
+const ROLLUP_KEY = ['summed_by', ...KEY] as const;
 
 /** Sums a day's hour rows of the given attempts into the day's rows. */
 export function finalDaySql(
@@ -113,6 +156,42 @@ export function finalDaySql(
       FROM final_hour WHERE ${params.between('hour', dayMs, dayMs + DAY_MS)}
       AND ${visibleSql(params, 'toUnixTimestamp(hour)', visible)}
       GROUP BY ${KEY.join(', ')}`,
+  );
+}
+
+/** A day's rows, one for each key. */
+export function dayInserts(dayMs: number, attempt: number, rows: readonly FinalRow[]): Insert[] {
+  return chunked('final_day', [...KEY, 'day', 'clicks', 'attempt'], rows, (row) => [
+    ...keyCells(row),
+    toSeconds(dayMs),
+    toCount(row.clicks),
+    attempt,
+  ]);
+}
+
+/**
+ * Sums the roll-ups of a day's attempt from its day rows: unlike hour rows, which the engine may drop
+ * at any moment once they are expired, these stay.
+ */
+export function finalDayRollupSql(dayMs: number, attempt: number): Sql {
+  const params = new Params();
+  const rollups = Object.keys(ROLLUPS).map((rollup) => `'${rollup}'`);
+  const cells = KEY.map((column) => {
+    const keeping = Object.entries(ROLLUPS)
+      .filter(
+        ([, kept]) => column === 'advertiser_id' || (kept as readonly string[]).includes(column),
+      )
+      .map(([rollup]) => `'${rollup}'`);
+    return `if(summed_by IN (${keeping.join(', ')}), toString(${column}), '') AS rolled_${column}`;
+  });
+  const keys = ['summed_by', ...KEY.map((column) => `rolled_${column}`)].join(', ');
+  const rows = `SELECT summed_by, ${cells.join(', ')}, clicks FROM final_day
+    ARRAY JOIN [${rollups.join(', ')}] AS summed_by
+    WHERE day = ${params.time(dayMs)} AND attempt = ${params.add('UInt32', attempt)}`;
+  return params.sql(
+    `INSERT INTO final_day_rollup (${ROLLUP_KEY.join(', ')}, day, clicks, attempt)
+      SELECT ${keys}, ${params.time(dayMs)}, sum(clicks), ${params.add('UInt32', attempt)}
+      FROM (${rows}) GROUP BY ${keys}`,
   );
 }
 
