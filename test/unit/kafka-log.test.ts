@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Reader, readRecordsBatches } from '@platformatic/kafka';
 import fc from 'fast-check';
 import { Breaker } from '../../src/log/kafka/breaker.ts';
+import { newer } from '../../src/log/kafka/cluster.ts';
 import { partitionOf } from '../../src/log/kafka/partitioner.ts';
 import { readPosition, writePosition } from '../../src/log/kafka/position-file.ts';
 import {
@@ -195,5 +196,25 @@ describe('the position file', () => {
     writePosition(path, 8);
     expect(readPosition(path)).toBe(8);
     expect(existsSync(`${path}.next`)).toBe(false);
+  });
+});
+
+describe('who leads', () => {
+  const known = { topicId: 'a', leaders: [1, 2], epochs: [5, 5] };
+
+  test('a broker that has missed an election does not bring the old leader back', () => {
+    const heard = { topicId: 'a', leaders: [3, 3], epochs: [4, 6] };
+    expect(newer(known, heard)).toEqual({ topicId: 'a', leaders: [1, 3], epochs: [5, 6] });
+  });
+
+  test('the elections of a topic that was made anew begin anew', () => {
+    const heard = { topicId: 'b', leaders: [3, 3], epochs: [0, 0] };
+    expect(newer(known, heard)).toEqual(heard);
+    expect(newer(null, heard)).toEqual(heard);
+  });
+
+  test('partitions that were added are known at once', () => {
+    const heard = { topicId: 'a', leaders: [1, 2, 3], epochs: [5, 5, 0] };
+    expect(newer(known, heard)).toEqual(heard);
   });
 });

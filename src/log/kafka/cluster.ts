@@ -5,7 +5,9 @@
  *
  * C1 Nothing waits longer than the limits in the options: a broker that is frozen accepts
  *    connections and answers nothing.
- * C2 A connection on which a request ran into its limit is closed: its answers would come late and
+ * C2 What a broker says about a partition counts only when it knows of no older election than we do: one
+ *    that was frozen and wakes up still takes itself for the leader.
+ * C3 A connection on which a request ran into its limit is closed: its answers would come late and
  *    hold up those behind them.
  */
 import { isIP } from 'node:net';
@@ -19,6 +21,8 @@ export interface TopicLayout {
   readonly topicId: string;
   /** Broker by partition; -1: nobody leads it now. */
   readonly leaders: readonly number[];
+  /** Rises with every election of the partition. */
+  readonly epochs: readonly number[];
 }
 
 interface Address {
@@ -38,7 +42,7 @@ export class KafkaCluster {
   readonly #bootstrap: readonly Address[];
   readonly #connections = new Map<string, Promise<Connection>>();
   readonly #open = new Map<string, Connection>();
-  #brokers = new Map<number, Address>();
+  readonly #brokers = new Map<number, Address>();
   #layout: TopicLayout | null = null;
   #refreshing: Promise<TopicLayout> | null = null;
   #refreshTimer: ReturnType<typeof setTimeout> | null = null;
@@ -131,10 +135,9 @@ export class KafkaCluster {
     const topic = answer.topics[0];
     if (topic === undefined || topic.errorCode === UNKNOWN_TOPIC) throw noTopic(this.#topic);
     if (topic.partitions.length === 0) throw unreachable(`error ${topic.errorCode}`);
-    this.#brokers = new Map(answer.brokers.map((each) => [each.nodeId, each]));
-    const leaders = new Array<number>(topic.partitions.length).fill(-1);
-    for (const each of topic.partitions) leaders[each.partitionIndex] = each.leaderId;
-    this.#layout = { topicId: topic.topicId, leaders };
+    for (const each of answer.brokers) this.#brokers.set(each.nodeId, each);
+    this.#layout = newer(this.#layout, layoutOf(topic));
+    const { leaders } = this.#layout;
     // The first click must not wait for a connection.
     for (const nodeId of new Set(leaders)) this.connection(nodeId).catch(() => {});
     return this.#layout;
@@ -177,6 +180,28 @@ export class KafkaCluster {
     this.#connections.set(name, made);
     return made;
   }
+}
+
+function layoutOf({ topicId, partitions }: MetadataAnswer['topics'][number]): TopicLayout {
+  const leaders = new Array<number>(partitions.length).fill(-1);
+  const epochs = new Array<number>(partitions.length).fill(-1);
+  for (const { partitionIndex, leaderId, leaderEpoch } of partitions) {
+    leaders[partitionIndex] = leaderId;
+    epochs[partitionIndex] = leaderEpoch;
+  }
+  return { topicId, leaders, epochs };
+}
+
+/** C2. */
+export function newer(known: TopicLayout | null, heard: TopicLayout): TopicLayout {
+  if (known === null || known.topicId !== heard.topicId) return heard;
+  const isOlder = (partition: number): boolean =>
+    (known.epochs[partition] ?? -1) > heard.epochs[partition]!;
+  return {
+    topicId: heard.topicId,
+    leaders: heard.leaders.map((leader, i) => (isOlder(i) ? known.leaders[i]! : leader)),
+    epochs: heard.epochs.map((epoch, i) => (isOlder(i) ? known.epochs[i]! : epoch)),
+  };
 }
 
 type MetadataAnswer = Awaited<ReturnType<typeof metadataV12.api.async>>;

@@ -77,6 +77,12 @@ export function produce(
 
 type ProduceV9Answer = ReturnType<typeof produceV9.parseResponse>;
 
+/** A partition, and the election that we know of: a broker that has missed it answers with an error. */
+export interface Place {
+  readonly partition: number;
+  readonly leaderEpoch: number;
+}
+
 export interface FetchAnswer {
   readonly errorCode: number;
   /** Offset after the newest record that all replicas in sync have. */
@@ -88,9 +94,9 @@ export interface FetchAnswer {
 
 export function fetchRecords(
   connection: Connection,
-  request: { topicId: string; partition: number; fromOffset: number; maxBytes: number },
+  request: Place & { topicId: string; fromOffset: number; maxBytes: number },
 ): Promise<FetchAnswer> {
-  const { topicId, partition, fromOffset, maxBytes } = request;
+  const { topicId, partition, leaderEpoch, fromOffset, maxBytes } = request;
   const body = (): Writer =>
     Writer.create()
       .appendInt32(CONSUMER)
@@ -104,7 +110,7 @@ export function fetchRecords(
         out.appendUUID(id).appendArray([partition], (each, index) => {
           each
             .appendInt32(index)
-            .appendInt32(-1)
+            .appendInt32(leaderEpoch)
             .appendInt64(BigInt(fromOffset))
             .appendInt32(-1)
             .appendInt64(-1n)
@@ -154,11 +160,11 @@ export interface OffsetAnswer {
 /** The first offset that a partition still holds, or the one after its newest record. */
 export async function offsetOf(
   connection: Connection,
-  request: { topic: string; partition: number; which: 'first' | 'end' },
+  request: Place & { topic: string; which: 'first' | 'end' },
 ): Promise<OffsetAnswer> {
   const partition = {
     partitionIndex: request.partition,
-    currentLeaderEpoch: -1,
+    currentLeaderEpoch: request.leaderEpoch,
     timestamp: request.which === 'first' ? EARLIEST : LATEST,
   };
   const topics = [{ name: request.topic, partitions: [partition] }];

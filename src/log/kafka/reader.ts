@@ -16,7 +16,7 @@ import { LedgerError } from '../../platform/errors.ts';
 import type { ClickLogReader, PartitionRange, RecordBatch } from '../port.ts';
 import { KafkaCluster, unreachable } from './cluster.ts';
 import type { KafkaConnection } from './options.ts';
-import { ERROR, type FetchAnswer, fetchRecords, offsetOf } from './protocol.ts';
+import { ERROR, type FetchAnswer, fetchRecords, type OffsetAnswer, offsetOf } from './protocol.ts';
 import { DamagedBatch, type DecodedBatch, decodeBatches } from './record-batch.ts';
 
 export interface KafkaReaderOptions {
@@ -33,6 +33,8 @@ export interface MissingRecords {
   readonly firstOffset: number;
   readonly count: number;
 }
+
+type Ask<T> = (connection: Connection, of: { topicId: string; leaderEpoch: number }) => Promise<T>;
 
 const DEFAULT_PATIENCE_MS = 5_000;
 const MIN_BACKOFF_MS = 20;
@@ -64,7 +66,8 @@ export class KafkaLogReader implements ClickLogReader {
     const { topic } = this.#options;
     const [firstOffset, endOffset] = await Promise.all(
       (['first', 'end'] as const).map(async (which) => {
-        const ask = (connection: Connection) => offsetOf(connection, { topic, partition, which });
+        const ask: Ask<OffsetAnswer> = (connection, { leaderEpoch }) =>
+          offsetOf(connection, { topic, partition, leaderEpoch, which });
         return (await this.#ask(partition, ask)).offset;
       }),
     );
@@ -92,8 +95,8 @@ export class KafkaLogReader implements ClickLogReader {
   }
 
   #fetch(partition: number, fromOffset: number, maxBytes: number): Promise<FetchAnswer> {
-    return this.#ask(partition, (connection, topicId) =>
-      fetchRecords(connection, { topicId, partition, fromOffset, maxBytes }),
+    return this.#ask(partition, (connection, { topicId, leaderEpoch }) =>
+      fetchRecords(connection, { topicId, partition, leaderEpoch, fromOffset, maxBytes }),
     );
   }
 
@@ -144,18 +147,18 @@ export class KafkaLogReader implements ClickLogReader {
   }
 
   /** Asks the partition's leader, whoever it is by now. */
-  #ask<T extends { errorCode: number }>(
-    partition: number,
-    ask: (connection: Connection, topicId: string) => Promise<T>,
-  ): Promise<T> {
+  #ask<T extends { errorCode: number }>(partition: number, ask: Ask<T>): Promise<T> {
     return this.#patiently(async () => {
-      const { leaders, topicId } = this.#cluster.layout ?? (await this.#layout());
+      const { leaders, epochs, topicId } = this.#cluster.layout ?? (await this.#layout());
       const leader = leaders[partition];
       if (leader === undefined) {
         throw new LedgerError('log_missing', `there is no partition ${partition}`);
       }
       if (leader === -1) throw unreachable(`partition ${partition} has no leader`);
-      const answer = await ask(await this.#cluster.connection(leader), topicId);
+      const answer = await ask(await this.#cluster.connection(leader), {
+        topicId,
+        leaderEpoch: epochs[partition] ?? -1,
+      });
       if (answer.errorCode === ERROR.none || answer.errorCode === ERROR.offsetOutOfRange) {
         return answer;
       }
