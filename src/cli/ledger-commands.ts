@@ -1,11 +1,12 @@
 /** Commands that ask the ledger: of the running one, or of one opened for the command. */
 import type { Command } from 'commander';
 import type { LedgerStatus } from '../api/admin-port.ts';
-import { readIngestFile } from '../ingest/file.ts';
+import { INGEST_COLUMNS } from '../ingest/recorded-click.ts';
 import { shiftedClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
+import { readRowsFile } from '../platform/rows-file.ts';
 import { withLedger } from '../roles/access.ts';
-import { readVerdictFile } from '../verdicts/file.ts';
+import { VERDICT_COLUMNS } from '../verdicts/check.ts';
 import { positive } from './catalog-commands.ts';
 import {
   type CommonFlags,
@@ -41,7 +42,7 @@ function addIngest(program: Command): void {
     )
     .action(async (file: string, flags: CommonFlags) => {
       const outcome = await withLedger(configOf(flags), (admin) =>
-        admin.ingest(readIngestFile(file), progressLine()),
+        admin.ingest(readRowsFile(file, INGEST_COLUMNS), progressLine()),
       );
       endProgress();
       print(`${outcome.taken} clicks taken`);
@@ -62,7 +63,7 @@ function addVerdicts(program: Command): void {
     )
     .action(async (file: string, flags: CommonFlags) => {
       const outcome = await withLedger(configOf(flags), (admin) =>
-        admin.verdicts(readVerdictFile(file), progressLine()),
+        admin.verdicts(readRowsFile(file, VERDICT_COLUMNS), progressLine()),
       );
       endProgress();
       print(`${outcome.taken} verdicts taken, ${outcome.new} of them new`);

@@ -4,12 +4,13 @@ import { join } from 'node:path';
 import type { IngestRow } from '../../src/api/admin-port.ts';
 import type { ClickEvent } from '../../src/event/click-event.ts';
 import { decodeEvent } from '../../src/event/codec.ts';
-import { readIngestFile } from '../../src/ingest/file.ts';
 import { type IngestOptions, ingestRows } from '../../src/ingest/ingest.ts';
+import { INGEST_COLUMNS } from '../../src/ingest/recorded-click.ts';
 import { DiskLogReader } from '../../src/log/disk/reader.ts';
 import { DiskLogWriter } from '../../src/log/disk/writer.ts';
 import type { AppendDone, ClickLogWriter } from '../../src/log/port.ts';
 import { LedgerError } from '../../src/platform/errors.ts';
+import { readRowsFile } from '../../src/platform/rows-file.ts';
 import { ad, HeldLog, MapAds, NOW_MS, US_GEO } from '../support/click.ts';
 import { tempDir } from '../support/temp-dir.ts';
 
@@ -225,7 +226,7 @@ describe('a file of recorded clicks', () => {
     ]) {
       const log = new HeldLog();
       log.answerAtOnce = true;
-      expect(await ingest(log, readIngestFile(path))).toEqual({ taken: 1 });
+      expect(await ingest(log, readRowsFile(path, INGEST_COLUMNS))).toEqual({ taken: 1 });
       expect(log.events[0]).toMatchObject({
         impressionId: 'i1',
         clickedAtMs: Date.UTC(2026, 4, 31, 12),
@@ -236,7 +237,9 @@ describe('a file of recorded clicks', () => {
 
   test('with lines that cannot be read is refused as a whole, together with wrong rows', async () => {
     const path = write('a.ndjson', `${NDJSON}not json\n{"impression_id":"i2"}\n`);
-    const { code, message } = await errorOf(ingest(new HeldLog(), readIngestFile(path)));
+    const { code, message } = await errorOf(
+      ingest(new HeldLog(), readRowsFile(path, INGEST_COLUMNS)),
+    );
     expect(code).toBe('ingest_invalid');
     expect(message).toContain('2 of 3 rows are wrong');
     expect(message).toContain('line 2: the line is not JSON');
@@ -244,10 +247,12 @@ describe('a file of recorded clicks', () => {
   });
 
   test('that does not exist, or is not text, is refused', async () => {
-    const missing = readIngestFile(join(folder(), 'none.csv'));
-    expect((await errorOf(ingest(new HeldLog(), missing))).code).toBe('ingest_file_missing');
+    const missing = readRowsFile(join(folder(), 'none.csv'), INGEST_COLUMNS);
+    expect((await errorOf(ingest(new HeldLog(), missing))).code).toBe('file_missing');
     const path = join(folder(), 'a.csv');
     writeFileSync(path, Buffer.from([0x1f, 0x8b, 0x08, 0xff, 0xfe]));
-    expect((await errorOf(ingest(new HeldLog(), readIngestFile(path)))).code).toBe('text_not_utf8');
+    expect((await errorOf(ingest(new HeldLog(), readRowsFile(path, INGEST_COLUMNS)))).code).toBe(
+      'text_not_utf8',
+    );
   });
 });

@@ -6,9 +6,9 @@ import fc from 'fast-check';
 import { openFolderStore } from '../../src/archive/folder/store.ts';
 import { ImpressionHash } from '../../src/counting/impression-hash.ts';
 import { HashIndex } from '../../src/platform/hash-index.ts';
+import { readRowsFile } from '../../src/platform/rows-file.ts';
 import { VerdictArchive } from '../../src/verdicts/archive.ts';
-import { checkVerdicts, MAX_VERDICTS } from '../../src/verdicts/check.ts';
-import { readVerdictFile } from '../../src/verdicts/file.ts';
+import { checkVerdicts, MAX_VERDICTS, VERDICT_COLUMNS } from '../../src/verdicts/check.ts';
 import type { NewVerdict, VerdictRow } from '../../src/verdicts/port.ts';
 import { FaultyStore, namesOf } from '../support/archive-fixtures.ts';
 import { fcParams } from '../support/seed.ts';
@@ -99,11 +99,11 @@ describe('lines of verdicts', () => {
     for (const [name, content] of Object.entries(files)) {
       writeFileSync(join(dir, name), content);
       const rows: VerdictRow[] = [];
-      for await (const each of readVerdictFile(join(dir, name))) rows.push(each);
+      for await (const each of readRowsFile(join(dir, name), VERDICT_COLUMNS)) rows.push(each);
       expect(await check(rows)).toEqual([says('a', false, 'a, b')]);
     }
-    const missing = readVerdictFile(join(dir, 'none.csv')).next();
-    await expect(missing).rejects.toMatchObject({ code: 'verdict_file_missing' });
+    const missing = readRowsFile(join(dir, 'none.csv'), VERDICT_COLUMNS).next();
+    await expect(missing).rejects.toMatchObject({ code: 'file_missing' });
   });
 });
 
