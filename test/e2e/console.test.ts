@@ -166,6 +166,7 @@ describe.skipIf(BROWSER_PATH === undefined)('the console', () => {
     await shows(page, 'range-total', sum(days));
     await page.getByText('Numbers as a table').first().click();
     const table = page.getByRole('table', { name: 'Clicks over time' });
+    await table.locator('td.number').first().waitFor();
     const cells = await table.locator('td.number').allInnerTexts();
     expect(cells.map(Number)).toEqual(days.rows.map(({ clicks }) => clicks));
     expect(days.rows[0]!.bucket_start).toEndWith('+05:30');

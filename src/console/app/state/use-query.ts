@@ -71,10 +71,12 @@ export function useQuery<T>(
   }, [everyMs, key, reload]);
 
   const isShown = state.key === key || keep;
+  // From the very render in which the question changes: what is shown answers the one before.
+  const isBehind = key !== null && state.key !== key;
   return {
     data: isShown ? state.data : undefined,
     error: state.key === key ? state.error : undefined,
-    busy,
+    busy: busy || isBehind,
     reload,
   };
 }
