@@ -9,8 +9,12 @@ export const nextCursor = z
   .nullable()
   .describe('Where the next page begins; null on the last one.');
 
+export function jsonContent(schema: z.ZodType): Required<Pick<Answer, 'content'>> {
+  return { content: [{ type: 'application/json', schema }] };
+}
+
 export function json(status: number, description: string, shape: z.ZodRawShape): Answer {
-  return { status, description, content: [{ type: 'application/json', schema: z.object(shape) }] };
+  return { status, description, ...jsonContent(z.object(shape)) };
 }
 
 /** What a long action answers, line by line; see `action-stream.ts`. */

@@ -1,5 +1,6 @@
 /** What the routes of disputes are, for the OpenAPI document. */
 import { z } from 'zod';
+import { jsonContent } from './answers.ts';
 import type { Answer, Operation } from './operation.ts';
 
 const TAG = 'Disputes';
@@ -86,9 +87,6 @@ const verdicts = z.object({
   hours: z.array(z.string()).describe('Final hours that the next reconcile restates.'),
 });
 
-const json = (schema: z.ZodType): Pick<Answer, 'content'> => ({
-  content: [{ type: 'application/json', schema }],
-});
 const UNKNOWN: Answer = { status: 404, description: '`dispute_unknown`' };
 const CLOSED: Answer = { status: 409, description: '`dispute_closed`: it ended in another way' };
 
@@ -113,8 +111,8 @@ const OPEN: Operation = {
     },
   ],
   answers: [
-    { status: 201, description: 'It is open.', ...json(dispute) },
-    { status: 200, description: 'It was open already.', ...json(dispute) },
+    { status: 201, description: 'It is open.', ...jsonContent(dispute) },
+    { status: 200, description: 'It was open already.', ...jsonContent(dispute) },
     { status: 409, description: '`disputes_too_many`: 1,000 open, or opened in 24 hours' },
   ],
 };
@@ -138,7 +136,9 @@ export const DISPUTE_OPERATIONS: readonly Operation[] = [
       {
         status: 200,
         description: 'One page.',
-        ...json(z.object({ disputes: z.array(dispute), next_cursor: z.string().nullable() })),
+        ...jsonContent(
+          z.object({ disputes: z.array(dispute), next_cursor: z.string().nullable() }),
+        ),
       },
     ],
   },
@@ -149,7 +149,7 @@ export const DISPUTE_OPERATIONS: readonly Operation[] = [
     summary: 'A dispute with everything that is known of its clicks.',
     scope: 'read',
     answers: [
-      { status: 200, description: 'The dispute.', ...json(dispute.extend({ bundle })) },
+      { status: 200, description: 'The dispute.', ...jsonContent(dispute.extend({ bundle })) },
       UNKNOWN,
     ],
   },
@@ -177,7 +177,7 @@ export const DISPUTE_OPERATIONS: readonly Operation[] = [
       {
         status: 200,
         description: 'It has ended.',
-        ...json(dispute.extend({ verdicts: verdicts.optional() })),
+        ...jsonContent(dispute.extend({ verdicts: verdicts.optional() })),
       },
       UNKNOWN,
       CLOSED,
@@ -190,6 +190,10 @@ export const DISPUTE_OPERATIONS: readonly Operation[] = [
     summary: 'Withdraw one’s own dispute.',
     scope: 'read',
     body: [{ type: 'application/json', schema: z.object({ note: written.optional() }) }],
-    answers: [{ status: 200, description: 'It is withdrawn.', ...json(dispute) }, UNKNOWN, CLOSED],
+    answers: [
+      { status: 200, description: 'It is withdrawn.', ...jsonContent(dispute) },
+      UNKNOWN,
+      CLOSED,
+    ],
   },
 ];

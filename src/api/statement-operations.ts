@@ -1,5 +1,6 @@
 /** What the routes of statements are, for the OpenAPI document. */
 import { z } from 'zod';
+import { jsonContent } from './answers.ts';
 import type { Answer, Operation } from './operation.ts';
 
 const TAG = 'Statements';
@@ -34,9 +35,6 @@ const version = z.object({
   version: z.int().min(1).optional().describe('Left out: the latest.'),
 });
 
-const json = (schema: z.ZodType): Pick<Answer, 'content'> => ({
-  content: [{ type: 'application/json', schema }],
-});
 const UNKNOWN: Answer = { status: 404, description: '`statement_unknown`' };
 const DAMAGED: Answer = {
   status: 500,
@@ -77,11 +75,11 @@ export const STATEMENT_OPERATIONS: readonly Operation[] = [
       },
     ],
     answers: [
-      { status: 201, description: 'A new version.', ...json(statement) },
+      { status: 201, description: 'A new version.', ...jsonContent(statement) },
       {
         status: 200,
         description: 'The latest version; its numbers are still so.',
-        ...json(statement),
+        ...jsonContent(statement),
       },
       {
         status: 400,
@@ -110,7 +108,9 @@ export const STATEMENT_OPERATIONS: readonly Operation[] = [
       {
         status: 200,
         description: 'One page.',
-        ...json(z.object({ statements: z.array(statement), next_cursor: z.string().nullable() })),
+        ...jsonContent(
+          z.object({ statements: z.array(statement), next_cursor: z.string().nullable() }),
+        ),
       },
     ],
   },
@@ -125,7 +125,7 @@ export const STATEMENT_OPERATIONS: readonly Operation[] = [
       {
         status: 200,
         description: 'The version that was asked for.',
-        ...json(statement),
+        ...jsonContent(statement),
       },
       UNKNOWN,
     ],

@@ -9,9 +9,10 @@ import type { Delivery, StoredDelivery, Webhook } from '../webhooks/port.ts';
 import { DELIVERIES_KEPT, WEBHOOK_EVENTS } from '../webhooks/port.ts';
 import type { Webhooks } from '../webhooks/webhooks.ts';
 import { noteAct } from './acts.ts';
+import { jsonContent } from './answers.ts';
 import type { ApiApp } from './app.ts';
 import { id } from './metrics-request.ts';
-import type { ApiFeature, Content, Operation } from './operation.ts';
+import type { ApiFeature, Operation } from './operation.ts';
 import {
   jsonObject,
   listOf,
@@ -139,9 +140,7 @@ const deliveryShape = {
   outcome: z.enum(['delivered', 'failed', 'given_up']).describe('`failed`: it is tried again.'),
   error: z.string().nullable(),
 };
-const json = (shape: z.ZodRawShape): { content: Content[] } => ({
-  content: [{ type: 'application/json', schema: z.object(shape) }],
-});
+const json = (shape: z.ZodRawShape) => jsonContent(z.object(shape));
 
 const OPERATIONS: readonly Operation[] = [
   {

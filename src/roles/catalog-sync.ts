@@ -4,7 +4,7 @@
  * A database that is away changes nothing but the age of the ads: clicks go on with those that this
  * machine has.
  */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Counter, type Registry } from 'prom-client';
 import { CatalogSync, type LoadProgress } from '../ads/catalog-sync.ts';
 import type { AdCatalog } from '../ads/port.ts';
 import { PostgresSource } from '../ads/postgres/source.ts';
@@ -12,6 +12,7 @@ import type { Config } from '../config/schema.ts';
 import { type Clock, monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
+import { gaugesIn } from './gauge.ts';
 
 export interface CatalogSyncRole {
   start(): void;
@@ -191,16 +192,7 @@ function addSyncMetrics(
   runner: SyncRunner | null,
 ): void {
   const registers = [registry];
-  const gauge = (name: string, help: string, value: () => number): void => {
-    new Gauge({
-      name: `clickledger_${name}`,
-      help,
-      registers,
-      collect() {
-        this.set(value());
-      },
-    });
-  };
+  const gauge = gaugesIn(registry);
   const isSynced = config.catalog.kind !== 'local';
   gauge('catalog_ads', 'Ads that this machine has.', () => catalog.count());
   gauge(

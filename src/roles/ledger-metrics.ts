@@ -3,6 +3,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ObserveRequest } from '../api/observe.ts';
 import type { HourResult } from '../reconcile/reconciler.ts';
 import { addApiMetrics } from './api-metrics.ts';
+import { type DefineGauge, gaugesIn } from './gauge.ts';
 import { partitionStatuses } from './ledger-admin.ts';
 import type { Ledger } from './ledger-parts.ts';
 import { perScrape } from './per-scrape.ts';
@@ -126,16 +127,7 @@ function logMetrics(registry: Registry, ledger: () => Ledger): void {
 
 function countingMetrics(registry: Registry, ledger: () => Ledger): void {
   const registers = [registry];
-  const gauge: DefineGauge = (name, help, value) => {
-    new Gauge({
-      name: `clickledger_${name}`,
-      help,
-      registers,
-      collect() {
-        this.set(value());
-      },
-    });
-  };
+  const gauge = gaugesIn(registry);
   new Counter({
     name: 'clickledger_outcomes_total',
     help: 'Logged records by outcome.',
@@ -161,8 +153,6 @@ function countingMetrics(registry: Registry, ledger: () => Ledger): void {
   });
   stateMetrics(ledger, gauge);
 }
-
-type DefineGauge = (name: string, help: string, value: () => number) => void;
 
 /** Gauges that read one number of the ledger's state. */
 function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {

@@ -21,7 +21,7 @@ import {
   WORLD_HOURS,
   world,
 } from '../conformance/warehouse-world.ts';
-import { FakeAdmin, jsonOf, testFinality } from '../support/api.ts';
+import { FakeAdmin, jsonOf, READY_OPS, testFinality } from '../support/api.ts';
 import { testAudit } from '../support/audit.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { fcParams } from '../support/seed.ts';
@@ -63,11 +63,7 @@ beforeAll(async () => {
       }),
     ],
     admin: new FakeAdmin(),
-    ops: {
-      health: () => new Response('ok\n'),
-      ready: () => new Response('ready\n'),
-      metrics: () => new Response(''),
-    },
+    ops: READY_OPS,
     log: (error) => errors.push(error),
   });
   server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: (req) => api.fetch(req) });

@@ -10,7 +10,7 @@ import { systemClock } from '../../src/platform/clock.ts';
 import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
 import type { LiveRow, Warehouse } from '../../src/warehouse/port.ts';
 import { hourState } from '../conformance/warehouse-world.ts';
-import { FakeAdmin, testFinality } from '../support/api.ts';
+import { FakeAdmin, READY_OPS, testFinality } from '../support/api.ts';
 import { testAudit } from '../support/audit.ts';
 import { tempDir } from '../support/temp-dir.ts';
 
@@ -50,11 +50,7 @@ beforeAll(async () => {
     finality: testFinality({ clock: systemClock }),
     asOfMs: systemClock,
     admin: new FakeAdmin(),
-    ops: {
-      health: () => new Response('ok\n'),
-      ready: () => new Response('ready\n'),
-      metrics: () => new Response(''),
-    },
+    ops: READY_OPS,
     log: (error) => errors.push(error),
   });
   server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: (req) => api.fetch(req) });

@@ -9,7 +9,7 @@ import { openTokenStore, type TokenStore } from '../../src/auth/tokens.ts';
 import { monotonicMs, systemClock } from '../../src/platform/clock.ts';
 import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
 import type { LiveRow, Warehouse } from '../../src/warehouse/port.ts';
-import { FakeAdmin, testFinality } from '../support/api.ts';
+import { FakeAdmin, READY_OPS, testFinality } from '../support/api.ts';
 import { testAudit } from '../support/audit.ts';
 import { eventually } from '../support/product.ts';
 import { tempDir } from '../support/temp-dir.ts';
@@ -69,11 +69,7 @@ beforeEach(async () => {
     asOfMs,
     admin: new FakeAdmin(),
     features: [liveFeature({ hub, tokens })],
-    ops: {
-      health: () => new Response('ok\n'),
-      ready: () => new Response('ready\n'),
-      metrics: () => new Response(''),
-    },
+    ops: READY_OPS,
     log,
   });
   server = Bun.serve({

@@ -87,6 +87,13 @@ export class FakeAdmin implements LedgerAdmin {
     );
 }
 
+/** Of an API whose operating routes do not matter to the test. */
+export const READY_OPS: ApiDeps['ops'] = {
+  health: () => new Response('ok\n'),
+  ready: () => new Response('ready\n'),
+  metrics: () => new Response(''),
+};
+
 export const LETTER = {
   id: '0-7',
   partition: 0,
