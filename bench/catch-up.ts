@@ -80,7 +80,7 @@ export async function benchCatchUp(records: number): Promise<void> {
       const counter = new Counter({
         warehouse,
         reader: new DiskLogReader(logDir),
-        deadLetters: { put() {} },
+        deadLetters: { put: async () => {} },
         journal: await openJournalLog(join(dir, 'counter'), systemClock),
         clock: systemClock,
         counting: config.counting,

@@ -40,7 +40,7 @@ const connection = {
 async function freshTopic(name: string): Promise<string> {
   const plan = { topic: name, partitions: PARTITIONS, replication: 1, retentionMs: 3_600_000 };
   await createTopic(connection, plan);
-  const reader = new KafkaLogReader({ connection, topic: name });
+  const reader = new KafkaLogReader({ connection, topic: name, firstPartition: 0 });
   for (const partition of await reader.partitions()) await reader.range(partition);
   await reader.close();
   return name;
@@ -169,7 +169,7 @@ async function theirs(topic: string, compression: Compression): Promise<void> {
 }
 
 async function readOurs(topic: string): Promise<void> {
-  const reader = new KafkaLogReader({ connection, topic });
+  const reader = new KafkaLogReader({ connection, topic, firstPartition: 0 });
   const partitions = await reader.partitions();
   let records = 0;
   const startedMs = performance.now();

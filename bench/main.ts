@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- click product catch-up recount baseline catalog query]`: the figures that the README quotes,
+ * `npm run bench [-- click product catch-up recount baseline catalog query sizes]`: the figures that the README quotes,
  * measured in one run. Each part prints its targets beside what it measured.
  */
 import { type Parts, runParts } from './run-parts.ts';
@@ -12,6 +12,7 @@ const PARTS: Parts = {
   baseline: ['bench/baseline-update.ts'],
   catalog: ['bench/catalog-sync.ts', '1000000'],
   query: ['bench/query-year.ts'],
+  sizes: ['bench/sizes.ts'],
 };
 
 await runParts(PARTS, process.argv.slice(2));

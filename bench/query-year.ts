@@ -33,7 +33,7 @@
  */
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
-import { openTokenStore } from '../src/auth/tokens.ts';
+import { openTokenStore } from '../src/auth/sqlite/tokens.ts';
 import { systemClock } from '../src/platform/clock.ts';
 import { checkAgainstRaw, checkTotals, expectEqual, RAW_TOTAL } from './query-year/checks.ts';
 import { ApiClient } from './query-year/client.ts';
@@ -83,8 +83,8 @@ export async function benchQueryYear(options: YearOptions, root: string): Promis
   await withTempDir(async (temp) => {
     const path = join(temp, 'control.sqlite');
     const tokens = openTokenStore({ path, clock: systemClock });
-    const { token } = tokens.create({ scope: 'read', advertiserId: ADVERTISER });
-    tokens.close();
+    const { token } = await tokens.create({ scope: 'read', advertiserId: ADVERTISER });
+    await tokens.close();
     const port = freePort();
     const server = [BUN, `${ROOT}/bench/query-year/server.ts`, dir, path, String(port)];
     const firsts: Question[] = [];

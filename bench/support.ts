@@ -32,13 +32,17 @@ export function freePort(): number {
   return port;
 }
 
-export async function waitFor(what: string, ready: () => Promise<boolean>): Promise<void> {
-  const deadlineMs = performance.now() + 60_000;
+export async function waitFor(
+  what: string,
+  ready: () => Promise<boolean>,
+  { withinMs = 60_000, everyMs = 50 } = {},
+): Promise<void> {
+  const deadlineMs = performance.now() + withinMs;
   while (performance.now() < deadlineMs) {
     if (await ready().catch(() => false)) return;
-    await Bun.sleep(50);
+    await Bun.sleep(everyMs);
   }
-  throw new Error(`${what} did not become ready within a minute`);
+  throw new Error(`${what} did not become ready within ${withinMs / 1_000} s`);
 }
 
 export const respondsTo = (url: string, status: number) => async (): Promise<boolean> =>

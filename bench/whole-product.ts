@@ -5,7 +5,7 @@
  */
 import { connectAdmin } from '../src/api/admin-client.ts';
 import { openFolderStore } from '../src/archive/folder/store.ts';
-import { openTokenStore } from '../src/auth/tokens.ts';
+import { openTokenStore } from '../src/auth/sqlite/tokens.ts';
 import { dataPaths } from '../src/config/paths.ts';
 import { configSchema } from '../src/config/schema.ts';
 import { readArchiveImpressions } from '../src/demo/archive-impressions.ts';
@@ -34,8 +34,8 @@ export async function benchWholeProduct(seconds: number): Promise<void> {
   await withTempDir(async (dataDir) => {
     const key = await prepareCatalog(dataDir, 1_000);
     const tokens = openTokenStore({ path: dataPaths(dataDir).control, clock: systemClock });
-    const { token } = tokens.create({ scope: 'admin' });
-    tokens.close();
+    const { token } = await tokens.create({ scope: 'admin' });
+    await tokens.close();
     const config = configSchema.parse({
       dataDir,
       logLevel: 'error',

@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { addAuditCommands } from './cli/audit-commands.ts';
 import { addCatalogCommands } from './cli/catalog-commands.ts';
 import { printError, useEnvironment } from './cli/context.ts';
+import { addControlCommands } from './cli/control-commands.ts';
 import { addDemoCommand } from './cli/demo-command.ts';
 import { addKafkaCommands } from './cli/kafka-commands.ts';
 import { addLedgerCommands } from './cli/ledger-commands.ts';
@@ -19,6 +20,7 @@ addCatalogCommands(program);
 addLedgerCommands(program);
 addAuditCommands(program);
 addKafkaCommands(program);
+addControlCommands(program);
 addDemoCommand(program);
 
 try {

@@ -5,9 +5,9 @@
 import type { LedgerAdmin } from '../../src/api/admin-port.ts';
 import { createApi } from '../../src/api/api.ts';
 import { topFeature } from '../../src/api/top-routes.ts';
-import { openAuditLog } from '../../src/auth/audit-log.ts';
 import { requestLimits } from '../../src/auth/limits.ts';
-import { openTokenStore } from '../../src/auth/tokens.ts';
+import { openAuditLog } from '../../src/auth/sqlite/audit-log.ts';
+import { openTokenStore } from '../../src/auth/sqlite/tokens.ts';
 import { configSchema } from '../../src/config/schema.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { closeChdbClient, openChdbClient } from '../../src/warehouse/chdb/client.ts';

@@ -7,7 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
-import type { AdCatalog, SigningKey } from './port.ts';
+import type { KeyStore, SigningKey } from './port.ts';
 
 const KID_PATTERN = /^[A-Za-z0-9._~-]{1,32}$/;
 const SECRET_BYTES = 32;
@@ -19,7 +19,7 @@ export function isKid(value: string): boolean {
 
 /** Makes a key that verifies at once. The secret is 43 base64url characters, used as they stand. */
 export async function createKey(
-  catalog: AdCatalog,
+  catalog: KeyStore,
   clock: Clock,
   kid: string = `k${randomBytes(KID_RANDOM_BYTES).toString('hex')}`,
 ): Promise<SigningKey> {
@@ -44,7 +44,7 @@ export async function createKey(
  * that verifies is only retired with `force`, for a secret that has leaked.
  */
 export async function retireKey(
-  catalog: AdCatalog,
+  catalog: KeyStore,
   clock: Clock,
   { kid, force = false }: { readonly kid: string; readonly force?: boolean },
 ): Promise<SigningKey> {
@@ -66,6 +66,6 @@ export async function retireKey(
 }
 
 /** Gives a fresh data folder its first key, so that it can sign links right after the start. */
-export async function ensureFirstKey(catalog: AdCatalog, clock: Clock): Promise<SigningKey | null> {
+export async function ensureFirstKey(catalog: KeyStore, clock: Clock): Promise<SigningKey | null> {
   return catalog.keys().length > 0 ? null : createKey(catalog, clock);
 }

@@ -30,6 +30,15 @@ export interface AdLookup {
   close(): Promise<void>;
 }
 
+/** Where signing keys are made and retired. */
+export interface KeyStore {
+  /** Of all keys, newest first. */
+  keys(): readonly SigningKey[];
+  activeKeys(): readonly SigningKey[];
+  /** Adds it, or takes its retirement. */
+  putKey(key: SigningKey): Promise<void>;
+}
+
 /** A row of the source that is no valid ad. */
 export interface RefusedRow {
   readonly adId: string;
@@ -59,7 +68,7 @@ export interface ChangeCounts {
   readonly removed: number;
 }
 
-export interface AdCatalog extends AdLookup {
+export interface AdCatalog extends AdLookup, KeyStore {
   /** Puts all ads in one transaction: all of them or none. Returns how many were new or changed. */
   putAll(
     ads: Iterable<Ad>,
@@ -78,6 +87,4 @@ export interface AdCatalog extends AdLookup {
   /** Ads in ascending order of id, after `afterAdId`. */
   list(options: { afterAdId?: string; limit: number; advertiserId?: string }): Ad[];
   count(): number;
-  putKey(key: SigningKey): Promise<void>;
-  keys(): readonly SigningKey[];
 }

@@ -45,7 +45,7 @@ export function accessFeature(parts: AccessRouteParts): ApiFeature {
   return {
     operations: ACCESS_OPERATIONS,
     add(app) {
-      app.get('/v1/me', (c) => c.json(me(parts, c)));
+      app.get('/v1/me', async (c) => c.json(await me(parts, c)));
       addTokens(app, parts);
       addKeys(app, parts);
       addAds(app, parts);
@@ -61,13 +61,14 @@ const limited = bodyLimit({
   },
 });
 
-function me({ tokens }: AccessRouteParts, c: Context<ApiEnv>): object {
+async function me({ tokens }: AccessRouteParts, c: Context<ApiEnv>): Promise<object> {
   const principal = c.get('principal');
+  const info = await tokens.get(principal.tokenId);
   return {
     token_id: principal.tokenId,
     scope: principal.scope,
     advertiser_id: principal.scope === 'read' ? principal.advertiserId : null,
-    expires_at: instant(tokens.get(principal.tokenId)?.expiresAtMs ?? null),
+    expires_at: instant(info?.expiresAtMs ?? null),
     version: VERSION,
   };
 }
@@ -75,25 +76,25 @@ function me({ tokens }: AccessRouteParts, c: Context<ApiEnv>): object {
 function addTokens(app: ApiApp, { tokens }: AccessRouteParts): void {
   app.get('/v1/admin/tokens', async (c) => {
     parseParameters(nothingSchema, await rawParameters(c));
-    return c.json({ tokens: tokens.list().map(tokenView), next_cursor: null });
+    return c.json({ tokens: (await tokens.list()).map(tokenView), next_cursor: null });
   });
   app.post('/v1/admin/tokens', limited, async (c) => {
     const params = parseParameters(newTokenSchema, await jsonObject(c));
     const scope = scopeOf(params);
     const expiresAtMs = expiryOf(params.expires_at ?? undefined);
-    const created = tokens.create(scope, {
+    const created = await tokens.create(scope, {
       ...(params.name === undefined ? {} : { name: params.name }),
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
     });
     noteAct(c, { target: created.id, detail: scopeText(scope) });
-    const info = tokens.get(created.id);
+    const info = await tokens.get(created.id);
     return c.json({ ...(info === null ? {} : tokenView(info)), token: created.token }, 201);
   });
-  app.delete('/v1/admin/tokens/:id', (c) => {
+  app.delete('/v1/admin/tokens/:id', async (c) => {
     const tokenId = c.req.param('id');
     // The text of a token has no place in a path: paths end up in logs.
-    if (!TOKEN_ID.test(tokenId) || tokens.get(tokenId) === null) throw unknownToken();
-    tokens.revoke(tokenId);
+    if (!TOKEN_ID.test(tokenId) || (await tokens.get(tokenId)) === null) throw unknownToken();
+    await tokens.revoke(tokenId);
     return c.body(null, 204);
   });
 }
@@ -183,7 +184,7 @@ function adView(ad: Ad): object {
 function addAudit(app: ApiApp, { audit }: AccessRouteParts): void {
   app.get('/v1/admin/audit', async (c) => {
     const { before, limit } = parseParameters(auditSchema, await rawParameters(c));
-    const page = audit.list({
+    const page = await audit.list({
       limit: limit + 1,
       ...(before === undefined ? {} : { beforeId: before }),
     });
@@ -191,13 +192,13 @@ function addAudit(app: ApiApp, { audit }: AccessRouteParts): void {
     const next = page.length > limit ? (shown.at(-1)?.id ?? null) : null;
     return c.json({
       entries: shown.map(entryView),
-      head: audit.head(),
+      head: await audit.head(),
       next_cursor: next === null ? null : String(next),
     });
   });
   app.get('/v1/admin/audit/check', async (c) => {
     parseParameters(nothingSchema, await rawParameters(c));
-    return c.json(audit.verify());
+    return c.json(await audit.verify());
   });
 }
 

@@ -53,23 +53,23 @@ export class PendingAct {
       try {
         result = await run(progress);
       } catch (error) {
-        this.#end(endOf(error));
+        await this.#end(endOf(error));
         throw error;
       }
       this.note({ detail: countsOf(result) });
-      this.#end({ outcome: 'ok' });
+      await this.#end({ outcome: 'ok' });
       return result;
     };
   }
 
-  answered(c: Context<ApiEnv>): void {
-    if (c.error !== undefined) this.#end(endOf(c.error));
-    else if (!this.#isFollowed) this.#end(endOfStatus(c.res.status));
+  async answered(c: Context<ApiEnv>): Promise<void> {
+    if (c.error !== undefined) await this.#end(endOf(c.error));
+    else if (!this.#isFollowed) await this.#end(endOfStatus(c.res.status));
   }
 
-  #end(end: Pick<AuditEnd, 'outcome' | 'code'>): void {
+  async #end(end: Pick<AuditEnd, 'outcome' | 'code'>): Promise<void> {
     try {
-      this.#parts.audit.end(this.#id, { ...this.#more, ...end }); // 3
+      await this.#parts.audit.end(this.#id, { ...this.#more, ...end }); // 3
     } catch (error) {
       this.#parts.log(error, `the end of act ${this.#id} is not in the audit log`);
     }
@@ -81,10 +81,11 @@ export function recordActs(parts: ActParts): MiddlewareHandler<ApiEnv> {
   return async (c, next) => {
     if (!changes(c.req.method)) return next();
     const named = nameOf(c.req.method, c.req.path);
-    const act = new PendingAct(parts, parts.audit.begin({ actor: parts.actorOf(c), ...named })); // 1
+    const id = await parts.audit.begin({ actor: parts.actorOf(c), ...named }); // 1
+    const act = new PendingAct(parts, id);
     c.set('act', act);
     await next(); // 2
-    act.answered(c);
+    await act.answered(c);
   };
 }
 

@@ -16,7 +16,7 @@ export interface AccessParts {
 /** Every answer to a token says how many more requests it may send. */
 export function requireToken(parts: AccessParts): MiddlewareHandler<ApiEnv> {
   return async (c, next) => {
-    const principal = principalOf(parts, c.req.header('Authorization'), c.env?.peerAddress);
+    const principal = await principalOf(parts, c.req.header('Authorization'), c.env?.peerAddress);
     c.set('principal', principal);
     const decision = parts.limits.tokens?.take(principal.tokenId);
     if (decision === undefined) return next();
@@ -30,11 +30,11 @@ export function requireToken(parts: AccessParts): MiddlewareHandler<ApiEnv> {
   };
 }
 
-function principalOf(
+async function principalOf(
   { tokens, limits }: AccessParts,
   header: string | undefined,
   peerAddress = 'unknown',
-): Principal {
+): Promise<Principal> {
   if (header === undefined) {
     throw new Problem(401, 'token_missing', 'The request carries no token.', {
       hint: 'Send "Authorization: Bearer <token>".',
@@ -46,7 +46,7 @@ function principalOf(
   if (refusal !== null) {
     throw tooMany(refusal, 'Too many wrong tokens came from this address.');
   }
-  const principal = tokens.authenticate(token);
+  const principal = await tokens.authenticate(token);
   if (principal !== null) {
     limits.failed.succeeded(token);
     return principal;

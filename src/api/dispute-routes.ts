@@ -86,7 +86,7 @@ function addRoutes(app: ApiApp, parts: DisputeRouteParts): void {
   app.get('/v1/disputes', (c) => list(parts, c));
   app.get('/v1/disputes/:id', async (c) => {
     const principal = c.get('principal');
-    const dispute = parts.disputes.find(c.req.param('id'), ownerOf(principal));
+    const dispute = await parts.disputes.find(c.req.param('id'), ownerOf(principal));
     if (dispute === null) throw unknown();
     const bundle = await bundleOf(parts, dispute, principal);
     return c.json({ ...disputeJson(dispute, principal), bundle });
@@ -113,7 +113,7 @@ async function open(parts: DisputeRouteParts, c: Context<ApiEnv>): Promise<Respo
     timezone: params.timezone,
     reason: params.reason,
   };
-  const { dispute, created } = parts.disputes.open(subject, actorOf(principal));
+  const { dispute, created } = await parts.disputes.open(subject, actorOf(principal));
   const body = disputeJson(dispute, principal);
   return created
     ? c.json(body, 201, { Location: `/v1/disputes/${dispute.id}` })
@@ -124,7 +124,7 @@ async function list(parts: DisputeRouteParts, c: Context<ApiEnv>): Promise<Respo
   const params = parseParameters(listSchema, await rawParameters(c));
   const principal = c.get('principal');
   const { limit } = params;
-  const found = parts.disputes.list({
+  const found = await parts.disputes.list({
     advertiserId: advertiserOf(principal, params.advertiser_id),
     adId: params.ad_id,
     state: params.state,
@@ -185,7 +185,7 @@ function encodeCursor({ id, opened }: Dispute): string {
 }
 
 function decodeCursor(cursor: string): DisputePosition {
-  const position = z.tuple([z.int(), z.string().max(40)]);
+  const position = z.tuple([z.int(), z.string().regex(/^dp_[\w-]{1,37}$/)]);
   try {
     const decoded: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'));
     const [openedAtMs, id] = position.parse(decoded);

@@ -28,6 +28,14 @@ export interface Finality {
   readonly stuck: () => StuckHour | null;
   /** Append time through which every partition is archived without a hole. */
   readonly coveredUntilMs: () => Promise<number>;
+  /** Stretches of time in which the stream has lost clicks that the log did not keep long enough. */
+  readonly liveGaps?: () => readonly LiveGap[];
+}
+
+/** Half-open, ms UTC. */
+export interface LiveGap {
+  readonly fromMs: number;
+  readonly toMs: number;
 }
 
 export interface HistoryParts {
@@ -132,9 +140,16 @@ function hourRow(finality: Finality, context: HoursContext, hourMs: number): obj
     revision: hour?.revision ?? null,
     final_at: instantOrNull(hour?.finalAtMs ?? 0),
     due_at: state === 'final' ? null : instantOrNull(dueAtMs),
+    ...(state !== 'final' && isIncomplete(finality, hourMs) ? { live_incomplete: true } : {}),
     ...(drift === null ? {} : { drift: own ? { live: own.live, final: own.final } : null }),
     ...(isAdmin ? operatorPart(context, hourMs, state) : {}),
   };
+}
+
+/** Its live numbers lack clicks; the archive has them, and the recount will count them. */
+function isIncomplete({ liveGaps }: Finality, hourMs: number): boolean {
+  const gaps = liveGaps?.() ?? [];
+  return gaps.some(({ fromMs, toMs }) => fromMs < hourMs + HOUR_MS && toMs > hourMs);
 }
 
 function pendingState(
@@ -240,6 +255,10 @@ export const HOURS_OPERATION: Operation = {
                 revision: count.describe('Null until final, and where nothing was logged.'),
                 final_at: instant.describe('When that revision was made.'),
                 due_at: instant.describe('When it turns final at the earliest; null when it is.'),
+                live_incomplete: z
+                  .literal(true)
+                  .optional()
+                  .describe('Its live numbers lack clicks that only the recount will count.'),
                 drift: z
                   .object({ live: z.int(), final: z.int() })
                   .nullable()

@@ -7,7 +7,7 @@
 export interface Watcher {
   readonly tokenId: string;
   /** Asked now and then; false ends the stream. */
-  readonly isAllowed: () => boolean;
+  readonly isAllowed: () => Promise<boolean>;
 }
 
 /** How long a client waits before it connects again. */

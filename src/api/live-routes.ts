@@ -47,7 +47,8 @@ export function liveFeature({ hub, tokens }: LiveRouteParts): ApiFeature {
           { advertiserId, adIds: params.ad_ids, minutes: params.minutes },
           {
             tokenId: principal.tokenId,
-            isAllowed: () => tokens.authenticate(token)?.tokenId === principal.tokenId,
+            isAllowed: async () =>
+              (await tokens.authenticate(token))?.tokenId === principal.tokenId,
           },
         );
         c.req.raw.signal.addEventListener('abort', () => client.leave());

@@ -141,14 +141,15 @@ export class LiveHub {
 
   #tend(group: Group, client: LiveClient): void {
     const nowMs = this.#elapsedMs();
-    let isOver = nowMs - client.openedMs >= MAX_AGE_MS;
+    if (nowMs - client.openedMs >= MAX_AGE_MS) {
+      client.end();
+      return;
+    }
     if (nowMs - client.checkedMs >= RECHECK_MS) {
       client.checkedMs = nowMs;
-      isOver ||= !this.#isAllowed(client);
+      void this.#check(client);
     }
-    if (isOver) {
-      client.end();
-    } else if (nowMs - client.beatMs >= HEARTBEAT_MS) {
+    if (nowMs - client.beatMs >= HEARTBEAT_MS) {
       client.beatMs = nowMs;
       client.beat();
       this.#tellAsOf(group, client);
@@ -156,12 +157,11 @@ export class LiveHub {
   }
 
   /** Whoever cannot be checked at the moment stays until the next time. */
-  #isAllowed(client: LiveClient): boolean {
+  async #check(client: LiveClient): Promise<void> {
     try {
-      return client.watcher.isAllowed();
+      if (!(await client.watcher.isAllowed())) client.end();
     } catch (error) {
       this.#parts.log(error, 'the token of a live stream cannot be checked');
-      return true;
     }
   }
 

@@ -109,6 +109,7 @@ const STATUS: Readonly<Record<string, number>> = {
   tier_expired: 400,
   timezone_unknown: 400,
   token_expiry_invalid: 400,
+  token_name_invalid: 400,
   token_name_too_long: 400,
   token_unknown: 404,
   verdicts_invalid: 400,

@@ -25,10 +25,7 @@ import {
 import { Problem } from './problem.ts';
 
 export interface WebhookRouteParts {
-  readonly webhooks: Pick<
-    Webhooks,
-    'create' | 'list' | 'backlog' | 'remove' | 'deliveries' | 'test'
-  >;
+  readonly webhooks: Pick<Webhooks, 'create' | 'list' | 'remove' | 'deliveries' | 'test'>;
 }
 
 const MAX_BODY_BYTES = 16 * 1024;
@@ -59,25 +56,24 @@ function addRoutes(app: ApiApp, { webhooks }: WebhookRouteParts): void {
   app.post('/v1/admin/webhooks', limited, async (c) => {
     const { url, events, advertiser_id } = parseParameters(createSchema, await jsonObject(c));
     const advertiserId = advertiser_id ?? null;
-    const { webhook, secret } = webhooks.create({ url, events, advertiserId });
+    const { webhook, secret } = await webhooks.create({ url, events, advertiserId });
     noteAct(c, { target: webhook.id, detail: new URL(webhook.url).host });
     return c.json({ ...webhookJson(webhook), secret }, 201);
   });
   app.get('/v1/admin/webhooks', async (c) => {
     parseParameters(noParameters, await rawParameters(c));
-    const listed = webhooks.list().map((webhook) => {
-      const { waiting, oldestAtMs } = webhooks.backlog(webhook.id);
+    const listed = (await webhooks.list()).map(({ waiting, oldestAtMs, ...webhook }) => {
       return { ...webhookJson(webhook), waiting, oldest_waiting_at: instant(oldestAtMs) };
     });
     return c.json({ webhooks: listed, next_cursor: null });
   });
-  app.delete('/v1/admin/webhooks/:id', (c) => {
-    webhooks.remove(c.req.param('id'));
+  app.delete('/v1/admin/webhooks/:id', async (c) => {
+    await webhooks.remove(c.req.param('id'));
     return c.body(null, 204);
   });
   app.get('/v1/admin/webhooks/:id/deliveries', async (c) => {
     const { limit, cursor } = parseParameters(pageSchema, await rawParameters(c));
-    const rows = webhooks.deliveries(c.req.param('id'), {
+    const rows = await webhooks.deliveries(c.req.param('id'), {
       limit: limit + 1,
       before: cursor ?? null,
     });

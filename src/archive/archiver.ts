@@ -1,36 +1,27 @@
 /**
  * The archiver: copies the click log into the archive, each record exactly once.
  *
- * Owns which ranges are written and when, and the plan of a range in progress. Does not own the
- * log, the counting (it never looks at the counter) nor the finality of hours.
+ * Owns which ranges are written and when. Does not own how a range is written so that it is there once
+ * (`range-writer.ts`), the log, the counting (it never looks at the counter) nor the finality of hours.
  *
  *  1. A record is archived when a manifest entry covers it, and no two entries cover it.
  *  2. It never skips: a partition whose next record is out of the log's reach, whose log is shorter
- *     than the archive, or whose manifest has a hole stops and says so; the others go on.
- *  3. An object that no manifest entry and no plan names is never left behind.
- *  4. At most `rotateRecords` records are held at a time.
- *
- * One step writes one range of one partition. Its effects, and what holds if the process dies right
- * after each (E2 also between two objects):
- *
- *   E1 the plan (range and names)   nothing is archived; the next step takes the planned range,
- *                                   even if the log has grown, and so makes the same objects
- *   E2 the objects                  nothing is archived; the next step finds the same bytes there
- *   E3 the manifest entry           the range is archived; the plan is stale and removed
- *   E4 the plan's removal           the step is done
- *
- * When the planned range no longer gives the planned names or bytes (another version, another
- * `maxSkewMs`), the step is undone: its objects are removed, then the plan, and it is planned anew.
+ *     than the archive, or whose manifest has a hole stops and says so; the others go on. Before it
+ *     stops, it asks the store whether its manifest is merely old.
+ *  3. An object that no manifest entry and no plan names is not left behind (the one exception is at
+ *     the end of the head of `range-writer.ts`).
+ *  4. At most `rotateRecords` records are held at a time, or as many as a range that was planned before.
+ *  5. Of partitions that are not ours it begins nothing, and what it does first with one that has become
+ *     ours is to look at the store: others may have archived it meanwhile.
  */
 import { setTimeout as sleepFor } from 'node:timers/promises';
 import type { ClickLogReader } from '../log/port.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
-import { encodeEntry, type Manifest } from './manifest.ts';
-import { manifestName, type OffsetRange, planName } from './names.ts';
-import { encodePlan, findOpenPlan, type Plan } from './plan.ts';
+import { coveredUntilMs, logBehind } from './coverage.ts';
+import type { Manifest } from './manifest.ts';
 import type { ManifestEntry, ObjectStore } from './port.ts';
-import { type EncodedRange, encodeRange } from './range-encoder.ts';
+import { RangeWriter } from './range-writer.ts';
 
 export interface ArchiverOptions {
   readonly reader: ClickLogReader;
@@ -41,9 +32,13 @@ export interface ArchiverOptions {
   readonly rotateMs: number;
   readonly rotateRecords: number;
   readonly maxSkewMs: number;
+  /** Those that are ours now; left out: all of the log. */
+  readonly partitions?: () => readonly number[];
+  /** When somebody asked last that what the log holds be archived at once. */
+  readonly flushRequestedAtMs?: () => Promise<number | null> | number | null;
   /** How often `run` looks for new records. */
   readonly pollMs?: number;
-  /** After a range was archived. */
+  /** After a range was archived by this archiver, as far as it has seen the store's answer. */
   readonly onEntry?: (entry: ManifestEntry) => void;
   /** A failed attempt: `retry` is tried again, `refuse` has stopped the partition. */
   readonly onError?: (error: LedgerError, partition: number | null) => void;
@@ -56,6 +51,8 @@ export interface ArchiverStatus {
     /** As last observed. */
     readonly logEndOffset: number;
     readonly lastAppendedAtMs: number;
+    /** Since when records that are not archived have been seen; null when there are none. */
+    readonly waitingSinceMs: number | null;
     /** Why the partition has stopped for good, or null. */
     readonly stopped: LedgerError | null;
   }[];
@@ -71,14 +68,18 @@ export class Archiver {
   readonly #logEnd = new Map<number, number>();
   /** When the first record that is not archived was seen, per partition that has one. */
   readonly #seenAtMs = new Map<number, number>();
-  /** Partitions known to have no open plan. */
+  readonly #writer: RangeWriter;
+  /** Partitions of which the store holds nothing that we do not know. */
   readonly #settled = new Set<number>();
+  /** The request to flush that each partition has followed last. */
+  readonly #flushedForMs = new Map<number, number>();
   readonly #stopped = new Map<number, LedgerError>();
   #retrying: LedgerError | null = null;
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(options: ArchiverOptions) {
     this.#options = options;
+    this.#writer = new RangeWriter(options);
   }
 
   /** Archives until `signal` is aborted; a step in progress is finished first. */
@@ -96,10 +97,16 @@ export class Archiver {
   pass(signal?: AbortSignal): Promise<boolean> {
     return this.#exclusively(async () => {
       const failures: LedgerError[] = [];
+      let flushAtMs: number | null = null;
+      // Whom we cannot ask must not keep us from archiving.
       await this.#guarded(null, failures, async () => {
-        for (const partition of await this.#options.reader.partitions()) {
-          if (this.#stopped.has(partition) || signal?.aborted) continue;
-          await this.#guarded(partition, failures, () => this.#archiveDue(partition, signal));
+        flushAtMs = (await this.#options.flushRequestedAtMs?.()) ?? null;
+      });
+      await this.#guarded(null, failures, async () => {
+        for (const partition of await this.#partitions()) {
+          if (this.#stopped.has(partition)) continue;
+          const due = { flushAtMs, signal };
+          await this.#guarded(partition, failures, () => this.#archiveDue(partition, due));
         }
       });
       this.#retrying = failures[0] ?? null;
@@ -107,28 +114,47 @@ export class Archiver {
     });
   }
 
-  /** Archives everything that was durable in the log when called; throws what prevents it. */
+  /**
+   * Archives everything of our partitions that was durable in the log when called; throws what
+   * prevents it. A partition that is taken away meanwhile is left to whoever has it then.
+   */
   async flush(): Promise<void> {
     const { reader, manifest } = this.#options;
     const ends: [number, number][] = [];
-    for (const partition of await reader.partitions()) {
+    for (const partition of await this.#partitions()) {
       ends.push([partition, (await reader.range(partition)).endOffset]);
     }
     await this.#exclusively(async () => {
       for (const [partition, end] of ends) {
         const stopped = this.#stopped.get(partition);
         if (stopped !== undefined) throw stopped;
+        if (!this.#isOurs(partition)) continue;
         await this.#observe(partition);
-        await this.#finishOpenPlan(partition);
-        while (manifest.archivedUpTo(partition).nextOffset < end) await this.#step(partition, end);
+        const isMissing = () => manifest.archivedUpTo(partition).nextOffset < end;
+        while (isMissing() && this.#isOurs(partition)) await this.#step(partition, end);
+        await this.#settle(partition);
         this.#forgetSeen(partition);
       }
     });
   }
 
+  /**
+   * Resolves when the step in progress is done. Whatever is archived after it begins with a look at
+   * the store, and partitions that had stopped are tried again. Take the partitions away before:
+   * else passes go on meanwhile.
+   */
+  release(): Promise<void> {
+    return this.#exclusively(async () => {
+      for (const each of [this.#settled, this.#stopped, this.#logEnd, this.#flushedForMs])
+        each.clear();
+    });
+  }
+
   status(): ArchiverStatus {
     const { manifest } = this.#options;
-    const known = new Set([...manifest.partitions(), ...this.#logEnd.keys()]);
+    const ours = this.#options.partitions?.() ?? manifest.partitions();
+    const seen = [...this.#logEnd.keys()].filter((partition) => this.#isOurs(partition));
+    const known = new Set([...ours, ...seen]);
     const partitions = [...known]
       .sort((a, b) => a - b)
       .map((partition) => {
@@ -138,6 +164,7 @@ export class Archiver {
           archivedNextOffset: nextOffset,
           logEndOffset: this.#logEnd.get(partition) ?? nextOffset,
           lastAppendedAtMs,
+          waitingSinceMs: this.#seenAtMs.get(partition) ?? null,
           stopped: this.#stopped.get(partition) ?? null,
         };
       });
@@ -145,140 +172,99 @@ export class Archiver {
     return { partitions, lastError: stopped ?? this.#retrying };
   }
 
-  /**
-   * The append time before which every record of every partition is archived: the coverage proof.
-   *
-   * The order of the reads matters. The clock comes first: what is appended after it is no earlier
-   * than it. The archived offset comes before the log's end: when both are equal, nothing that the
-   * log had at that time is missing.
-   */
-  async coveredUntilMs(): Promise<number> {
-    const { reader, manifest, clock } = this.#options;
-    const nowMs = clock();
-    let coveredMs = nowMs;
-    for (const partition of await reader.partitions()) {
-      const { nextOffset, lastAppendedAtMs } = manifest.archivedUpTo(partition);
-      const { endOffset } = await reader.range(partition);
-      if (nextOffset > endOffset) throw logBehind(partition, endOffset, nextOffset);
-      if (nextOffset < endOffset) coveredMs = Math.min(coveredMs, lastAppendedAtMs);
-    }
-    return coveredMs;
+  /** See `coverage.ts`; of what this process knows. */
+  coveredUntilMs(): Promise<number> {
+    return coveredUntilMs(this.#options);
   }
 
-  async #archiveDue(partition: number, signal: AbortSignal | undefined): Promise<void> {
+  async #partitions(): Promise<readonly number[]> {
+    const { partitions, reader } = this.#options;
+    return partitions === undefined ? reader.partitions() : partitions();
+  }
+
+  #isOurs(partition: number): boolean {
+    return this.#options.partitions?.().includes(partition) ?? true;
+  }
+
+  async #archiveDue(
+    partition: number,
+    { flushAtMs, signal }: { flushAtMs: number | null; signal: AbortSignal | undefined },
+  ): Promise<void> {
     const { manifest, clock, rotateMs, rotateRecords } = this.#options;
     const next = () => manifest.archivedUpTo(partition).nextOffset;
+    const mayGoOn = () => this.#isOurs(partition) && !signal?.aborted;
+    if (!mayGoOn()) return;
     await this.#observe(partition);
-    await this.#finishOpenPlan(partition);
     const end = this.#logEnd.get(partition) ?? 0;
-    if (next() >= end) return this.#forgetSeen(partition);
     const nowMs = clock();
     // A clock that was set back must not put the rotation off.
     const seenAtMs = Math.min(this.#seenAtMs.get(partition) ?? nowMs, nowMs);
-    this.#seenAtMs.set(partition, seenAtMs);
-    const isTime = nowMs - seenAtMs >= rotateMs;
-    while (next() < end && (isTime || end - next() >= rotateRecords) && !signal?.aborted) {
+    if (next() < end) this.#seenAtMs.set(partition, seenAtMs);
+    const isAsked = flushAtMs !== null && flushAtMs > (this.#flushedForMs.get(partition) ?? 0);
+    const isTime = isAsked || nowMs - seenAtMs >= rotateMs;
+    while (next() < end && (isTime || end - next() >= rotateRecords) && mayGoOn()) {
       await this.#step(partition, end);
       // What a full step leaves has only just been seen: an earlier pass would have taken it along.
       this.#seenAtMs.set(partition, nowMs);
     }
+    if (mayGoOn()) await this.#settle(partition);
+    if (isAsked && next() >= end) this.#flushedForMs.set(partition, flushAtMs);
     this.#forgetSeen(partition);
   }
 
-  /** Reads the log's range and refuses what can only be answered by skipping records. */
+  /**
+   * Looks at the log, and at the store if it may hold what we do not know. Refuses what can only be
+   * answered by skipping records, and ends the step that a crash or a failed attempt left unfinished.
+   */
   async #observe(partition: number): Promise<void> {
+    const { store, manifest } = this.#options;
+    if (this.#settled.has(partition)) {
+      if ((await this.#refusal(partition)) === null) return;
+      await manifest.refresh(store, [partition]);
+    }
+    do {
+      const planned = this.#settled.has(partition) ? null : await this.#writer.look(partition);
+      const refusal = await this.#refusal(partition);
+      if (refusal !== null) throw refusal;
+      // After a planned range there may be more to look at: who had planned another one there.
+      if (planned === null) this.#settled.add(partition);
+      else await this.#writer.write(planned);
+    } while (!this.#settled.has(partition) && this.#isOurs(partition));
+  }
+
+  /** Tidies up behind a step that had to give way to another. */
+  async #settle(partition: number): Promise<void> {
+    if (!this.#settled.has(partition) && this.#isOurs(partition)) await this.#observe(partition);
+  }
+
+  /** Reads the log's range; returns why nothing of it can be archived, or null. */
+  async #refusal(partition: number): Promise<LedgerError | null> {
     const { reader, manifest } = this.#options;
+    const problem = manifest.problemOf(partition);
+    // Before the log's end: others may archive what is appended in between.
+    const { nextOffset } = manifest.archivedUpTo(partition);
     const { firstOffset, endOffset } = await reader.range(partition);
     this.#logEnd.set(partition, endOffset);
-    const problem = manifest.problemOf(partition);
     if (problem !== null) {
-      throw new LedgerError('manifest_broken', problem.message, {
+      return new LedgerError('manifest_broken', problem.message, {
         hint: 'Restore the manifest entry from a copy. Nothing of this partition is archived before.',
       });
     }
-    const { nextOffset } = manifest.archivedUpTo(partition);
-    if (nextOffset > endOffset) throw logBehind(partition, endOffset, nextOffset);
-    if (nextOffset < firstOffset) {
-      const range = `${nextOffset} to ${firstOffset - 1}`;
-      throw new LedgerError(
-        'offset_out_of_retention',
-        `partition ${partition}: the log no longer has offsets ${range}, which are not archived`,
-        { hint: 'Restore the removed log segments. Nothing is skipped; no hour becomes final.' },
-      );
-    }
-  }
-
-  /** Ends the step that a crash or a failed attempt left unfinished, if any: its range is decided. */
-  async #finishOpenPlan(partition: number): Promise<void> {
-    if (this.#settled.has(partition)) return;
-    const { store, manifest } = this.#options;
-    const { nextOffset } = manifest.archivedUpTo(partition);
-    const plan = await findOpenPlan(store, partition, nextOffset);
-    if (plan !== null) await this.#write(plan, plan);
-    this.#settled.add(partition);
+    if (nextOffset > endOffset) return logBehind(partition, endOffset, nextOffset);
+    return nextOffset < firstOffset ? outOfRetention(partition, nextOffset, firstOffset) : null;
   }
 
   /** Archives one range, from the first record that is not archived, short of `end`. */
   async #step(partition: number, end: number): Promise<void> {
     const { manifest, rotateRecords } = this.#options;
-    await this.#finishOpenPlan(partition);
+    await this.#settle(partition);
     const firstOffset = manifest.archivedUpTo(partition).nextOffset;
     const lastOffset = Math.min(end, firstOffset + rotateRecords) - 1;
     if (lastOffset < firstOffset) return;
     this.#settled.delete(partition);
-    if (await this.#write({ partition, firstOffset, lastOffset }, null)) {
+    if (await this.#writer.write({ partition, firstOffset, lastOffset })) {
       this.#settled.add(partition);
     }
-  }
-
-  /** E1 to E4, see above. False when the step was undone instead and is to be planned anew. */
-  async #write(range: OffsetRange, planned: Plan | null): Promise<boolean> {
-    const { reader, store, manifest, maxSkewMs, onEntry } = this.#options;
-    const encoded = await encodeRange(reader, range, maxSkewMs);
-    const plan = { ...range, objects: encoded.objects.map(({ object }) => object.name) };
-    if (planned === null) {
-      await store.putIfAbsent(planName(plan), encodePlan(plan)); // E1
-    } else if (planned.objects.join() !== plan.objects.join()) {
-      await this.#undo(planned);
-      return false;
-    }
-    if (!(await this.#putObjects(encoded))) {
-      await this.#undo(plan);
-      return false;
-    }
-    const entry = entryOf(range, encoded);
-    await store.putIfAbsent(manifestName(range), encodeEntry(entry)); // E3
-    // Before E4: the audit takes an object for an orphan that neither plan nor manifest names.
-    manifest.add(entry);
-    onEntry?.(entry);
-    await store.remove(planName(range)); // E4
-    return true;
-  }
-
-  /** E2. False when an object exists with other bytes. */
-  async #putObjects(encoded: EncodedRange): Promise<boolean> {
-    for (const { object, bytes } of encoded.objects) {
-      try {
-        await this.#options.store.putIfAbsent(object.name, bytes);
-      } catch (error) {
-        if (error instanceof LedgerError && error.code === 'object_differs') return false;
-        throw error;
-      }
-    }
-    return true;
-  }
-
-  /** Removes the objects of a step that never reached its commit, and its plan last. */
-  async #undo(plan: Plan): Promise<void> {
-    const { store } = this.#options;
-    const commit = manifestName(plan);
-    if ((await store.get(commit)) !== null) {
-      throw new LedgerError('archive_conflict', `${commit} was written by another archiver`, {
-        hint: 'Run one archiver per partition. Restart this one to take over what is archived.',
-      });
-    }
-    for (const name of plan.objects) await store.remove(name);
-    await store.remove(planName(plan));
   }
 
   #forgetSeen(partition: number): void {
@@ -311,18 +297,12 @@ export class Archiver {
   }
 }
 
-function entryOf(range: OffsetRange, encoded: EncodedRange): ManifestEntry {
-  const { partition, firstOffset, lastOffset } = range;
-  const objects = encoded.objects.map(({ object }) => object);
-  const { lastAppendedAtMs } = encoded;
-  return { partition, firstOffset, lastOffset, objects, lastAppendedAtMs };
-}
-
-function logBehind(partition: number, endOffset: number, nextOffset: number): LedgerError {
+function outOfRetention(partition: number, from: number, firstOffset: number): LedgerError {
+  const range = `${from} to ${firstOffset - 1}`;
   return new LedgerError(
-    'log_behind_archive',
-    `partition ${partition}: the log ends at offset ${endOffset}, the archive goes up to ${nextOffset}`,
-    { hint: 'The log lost records or was replaced. Restore it; do not delete the archive.' },
+    'offset_out_of_retention',
+    `partition ${partition}: the log no longer has offsets ${range}, which are not archived`,
+    { hint: 'Restore the removed log segments. Nothing is skipped; no hour becomes final.' },
   );
 }
 

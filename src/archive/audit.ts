@@ -1,16 +1,18 @@
 /** Compares what the archive's store holds with what the manifest says it holds. */
 
+import { entryNames } from './entry.ts';
 import type { Manifest } from './manifest.ts';
 import {
   CLICKS_PREFIX,
   DEAD_PREFIX,
+  entryOfName,
   hourPrefix,
   PLAN_PREFIX,
   planName,
   rangeOfName,
 } from './names.ts';
-import { openRanges } from './plan.ts';
-import type { ArchiveObject, ObjectStore } from './port.ts';
+import { openPlans } from './plan.ts';
+import type { ArchiveObject, ObjectSource } from './port.ts';
 
 export interface ArchiveProblem {
   readonly kind: 'hole' | 'overlap' | 'unreadable' | 'orphan' | 'missing' | 'size_differs';
@@ -23,11 +25,13 @@ export interface ArchiveProblem {
  * Problems of the whole archive or, with `hours`, of the objects of these hours. The manifest's own
  * problems are always among them. Objects of a range that is being written are no orphans.
  *
- * `manifest` must be the one that the archiver updates, or be loaded while no archiver runs: the
- * order of the reads below makes sure that a step in progress is never reported.
+ * Archivers may be at work, here or in other processes: a step in progress is never reported. An
+ * object lies there after its plan and before its entry or, when another range was committed instead,
+ * before the removal of its plan. So the objects are listed first, the plans after them, and what
+ * neither the manifest nor a plan names is looked up in the manifest as it is after that.
  */
 export async function checkArchive(
-  store: ObjectStore,
+  store: ObjectSource,
   manifest: Manifest,
   hours?: readonly number[],
 ): Promise<ArchiveProblem[]> {
@@ -37,7 +41,8 @@ export async function checkArchive(
   for (const prefix of prefixes) {
     for await (const { name, sizeBytes } of store.list(prefix)) listed.set(name, sizeBytes);
   }
-  const plans = new Set((await openRanges(store, PLAN_PREFIX)).map(planName));
+  const unknown = [...listed.keys()].filter((name) => manifest.object(name) === undefined);
+  const orphans = unknown.length === 0 ? [] : await orphansAmong(store, manifest, unknown);
   const problems: ArchiveProblem[] = manifest.problems.map(({ kind, message, partition }) => {
     return { kind, name: `manifest of partition ${partition}`, message };
   });
@@ -45,9 +50,48 @@ export async function checkArchive(
     const sizeBytes = listed.get(object.name);
     if (sizeBytes !== object.sizeBytes) problems.push(missingOrOther(object, sizeBytes));
   }
-  for (const name of listed.keys()) {
-    if (manifest.object(name) !== undefined || isBeingWritten(name, plans)) continue;
+  if (hours === undefined) problems.push(...(await lostEntries(store, manifest)));
+  for (const name of orphans) {
     problems.push({ kind: 'orphan', name, message: `${name} is in no manifest entry` });
+  }
+  return problems;
+}
+
+async function orphansAmong(
+  store: ObjectSource,
+  manifest: Manifest,
+  names: readonly string[],
+): Promise<string[]> {
+  const plans = new Set((await openPlans(store, PLAN_PREFIX)).map((plan) => planName(plan)));
+  const unplanned = names.filter((name) => !isBeingWritten(name, plans));
+  await manifest.refresh(store, partitionsOf(unplanned));
+  return unplanned.filter((name) => manifest.object(name) === undefined);
+}
+
+function partitionsOf(names: readonly string[]): Set<number> {
+  const partitions = new Set<number>();
+  for (const name of names) {
+    const range = rangeOfName(name);
+    if (range !== null) partitions.add(range.partition);
+  }
+  return partitions;
+}
+
+/** Entries that a checkpoint still knows and the store has no more: nobody else would notice. */
+async function lostEntries(store: ObjectSource, manifest: Manifest): Promise<ArchiveProblem[]> {
+  const problems: ArchiveProblem[] = [];
+  for (const partition of manifest.partitions()) {
+    if (manifest.problemOf(partition) !== null) continue;
+    const known = manifest.entryCount(partition);
+    const { nextOffset } = manifest.archivedUpTo(partition);
+    let found = 0;
+    for await (const name of entryNames(store, partition, 0)) {
+      if (entryOfName(name)!.firstOffset < nextOffset) found++;
+    }
+    if (found >= known) continue;
+    const name = `manifest of partition ${partition}`;
+    const message = `${name}: the store has ${found} of ${known} entries`;
+    problems.push({ kind: 'missing', name, message });
   }
   return problems;
 }

@@ -1,28 +1,30 @@
 /**
  * The manifest: which ranges of the log the archive holds, in which objects.
  *
- * Owns the entries in memory, their bytes in the store and the proof that they follow each other.
- * Does not own the objects' contents, nor whether the listing agrees with it (`audit.ts`).
+ * Owns the entries in memory and the proof that they follow each other. Does not own their bytes in
+ * the store (`entry.ts`), the objects' contents, nor whether the listing agrees with it (`audit.ts`).
  *
  *  1. An entry in the store is the commit of its range: an object that no entry names does not count.
  *  2. `archivedUpTo` never steps over a hole, an overlap or an entry that cannot be read; what is
  *     wrong is in `problems` with partition and offsets.
  *  3. Every partition begins at offset 0.
+ *  4. What is in memory of a partition is what the store had of it at some moment, from the first entry
+ *     on: it may be old, it is never something else. `refresh` takes what has come since.
  */
-import { z } from 'zod';
 import { assert, LedgerError } from '../platform/errors.ts';
+import { type Checkpoints, NO_CHECKPOINTS, readCheckpoints } from './checkpoint.ts';
 import { sha256Hex } from './checksum.ts';
-import { HOUR_MS, MANIFEST_PREFIX, manifestName, objectName, rangeOfName } from './names.ts';
-import type { ArchiveObject, ManifestEntry, ObjectStore } from './port.ts';
-
-export interface ManifestProblem {
-  readonly kind: 'hole' | 'overlap' | 'unreadable';
-  readonly partition: number;
-  readonly firstOffset: number;
-  /** Inclusive. */
-  readonly lastOffset: number;
-  readonly message: string;
-}
+import { type FoundEntries, inOrder, type ManifestProblem, readEntries } from './entry.ts';
+import {
+  afterEntries,
+  hourOfName,
+  MANIFEST_PREFIX,
+  partitionOfEntries,
+  rangeOfName,
+} from './names.ts';
+import { ObjectTable } from './object-table.ts';
+import { inParallel } from './parallel.ts';
+import type { ArchiveObject, ManifestEntry, ObjectSource } from './port.ts';
 
 export interface ArchivedUpTo {
   /** The first offset that is not archived; every offset before it is. */
@@ -32,30 +34,67 @@ export interface ArchivedUpTo {
 }
 
 const NOTHING: ArchivedUpTo = { nextOffset: 0, lastAppendedAtMs: 0 };
+const PARALLEL_PARTITIONS = 16;
 
 export class Manifest {
   readonly #upTo = new Map<number, ArchivedUpTo>();
+  /** Behind the last entry of all, also past a hole. */
+  readonly #ends = new Map<number, number>();
+  readonly #counts = new Map<number, number>();
   readonly #problems: ManifestProblem[] = [];
-  readonly #objects = new Map<string, ArchiveObject>();
-  readonly #byHour = new Map<number, ArchiveObject[]>();
+  readonly #byHour = new Map<number, ObjectTable>();
+  /** Objects that hold dead letters, by partition. */
+  readonly #dead = new Map<number, ObjectTable>();
+  #refreshing: Promise<unknown> = Promise.resolve();
+  /** What was read of the store's checkpoints when it was loaded. */
+  checkpoints: Checkpoints = NO_CHECKPOINTS;
 
   /** Takes entries in any order; `unreadable` are those whose bytes could not be made sense of. */
   constructor(entries: readonly ManifestEntry[] = [], unreadable: readonly ManifestProblem[] = []) {
-    const sorted = [...entries].sort(
-      (a, b) =>
-        a.partition - b.partition || a.firstOffset - b.firstOffset || a.lastOffset - b.lastOffset,
-    );
-    let end = 0;
-    let partition = -1;
-    for (const entry of sorted) {
-      if (entry.partition !== partition) end = 0;
-      partition = entry.partition;
-      this.#checkFollows(entry, end);
-      end = Math.max(end, entry.lastOffset + 1);
-      this.#take(entry);
+    this.takeFound({ entries: [...entries].sort(inOrder), unreadable });
+  }
+
+  /** Takes what the store has behind what is known. What is known already may be among it. */
+  takeFound({ entries, unreadable }: FoundEntries): void {
+    for (const entry of entries) {
+      if (!this.#isKnown(entry)) this.#take(entry);
     }
     // Last, because they leave holes of their own: the range before an unreadable entry counts.
     this.#problems.push(...unreadable);
+  }
+
+  #isKnown(entry: ManifestEntry): boolean {
+    return (
+      entry.lastOffset < this.archivedUpTo(entry.partition).nextOffset &&
+      entry.objects.every(({ name, sha256 }) => this.object(name)?.sha256 === sha256)
+    );
+  }
+
+  #take(entry: ManifestEntry): void {
+    const { partition, lastOffset, lastAppendedAtMs } = entry;
+    const end = this.#ends.get(partition) ?? 0;
+    this.#checkFollows(entry, end);
+    this.#ends.set(partition, Math.max(end, lastOffset + 1));
+    this.#counts.set(partition, this.entryCount(partition) + 1);
+    if (this.problemOf(partition) === null) {
+      this.#upTo.set(partition, { nextOffset: lastOffset + 1, lastAppendedAtMs });
+    } else if (!this.#upTo.has(partition)) {
+      this.#upTo.set(partition, NOTHING);
+    }
+    for (const object of entry.objects) {
+      this.#tableOf(object.hourMs, partition).add(object, entry);
+    }
+  }
+
+  #tableOf(hourMs: number | null, partition: number): ObjectTable {
+    const tables: Map<number, ObjectTable> = hourMs === null ? this.#dead : this.#byHour;
+    const key = hourMs ?? partition;
+    let table = tables.get(key);
+    if (table === undefined) {
+      table = new ObjectTable(hourMs);
+      tables.set(key, table);
+    }
+    return table;
   }
 
   #checkFollows(entry: ManifestEntry, end: number): void {
@@ -68,24 +107,10 @@ export class Manifest {
     this.#problems.push({ kind, partition, firstOffset: from, lastOffset: to, message });
   }
 
-  #take(entry: ManifestEntry): void {
-    if (this.problemOf(entry.partition) === null) {
-      const { lastOffset, lastAppendedAtMs } = entry;
-      this.#upTo.set(entry.partition, { nextOffset: lastOffset + 1, lastAppendedAtMs });
-    } else if (!this.#upTo.has(entry.partition)) {
-      this.#upTo.set(entry.partition, NOTHING);
-    }
-    for (const object of entry.objects) {
-      this.#objects.set(object.name, object);
-      if (object.hourMs === null) continue;
-      const hour = this.#byHour.get(object.hourMs);
-      if (hour === undefined) this.#byHour.set(object.hourMs, [object]);
-      else hour.push(object);
-    }
-  }
-
   /** Takes an entry that the store holds since now. */
   add(entry: ManifestEntry): void {
+    // A refresh may have come before.
+    if (this.#isKnown(entry)) return;
     const { partition, firstOffset } = entry;
     assert(this.problemOf(partition) === null, 'an entry was added behind a hole in the manifest');
     assert(
@@ -93,6 +118,26 @@ export class Manifest {
       `entry of partition ${partition} at ${firstOffset} does not follow the one before`,
     );
     this.#take(entry);
+  }
+
+  /**
+   * Takes what others have archived of these partitions since the last time. When it returns,
+   * everything that was committed before the call is known; one listing a partition when that is
+   * nothing. A partition with a problem is left alone: only a restart looks at it anew.
+   */
+  refresh(store: ObjectSource, partitions: Iterable<number>): Promise<void> {
+    const mine = this.#refreshing.then(() => this.#refresh(store, partitions));
+    // One after the other: two of them would find the same entries.
+    this.#refreshing = mine.catch(() => {});
+    return mine;
+  }
+
+  #refresh(store: ObjectSource, partitions: Iterable<number>): Promise<void> {
+    return inParallel(partitions, PARALLEL_PARTITIONS, async (partition) => {
+      if (this.problemOf(partition) !== null) return;
+      const { nextOffset } = this.archivedUpTo(partition);
+      this.takeFound(await readEntries(store, partition, nextOffset));
+    });
   }
 
   get problems(): readonly ManifestProblem[] {
@@ -107,14 +152,20 @@ export class Manifest {
     return this.#upTo.get(partition) ?? NOTHING;
   }
 
+  /** How many entries of the partition are known. */
+  entryCount(partition: number): number {
+    return this.#counts.get(partition) ?? 0;
+  }
+
   /** Objects with clicks of the hour, by ascending name. */
   objectsOfHour(hourMs: number): ArchiveObject[] {
-    return [...(this.#byHour.get(hourMs) ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const objects = [...(this.#byHour.get(hourMs)?.all() ?? [])];
+    return objects.sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   /** Objects are only ever added: as many as before are the same. */
   objectCount(hourMs: number): number {
-    return this.#byHour.get(hourMs)?.length ?? 0;
+    return this.#byHour.get(hourMs)?.size ?? 0;
   }
 
   /** Hours that have clicks, ascending. */
@@ -127,108 +178,59 @@ export class Manifest {
   }
 
   /** Every object, dead letters too, in no order. */
-  objects(): IterableIterator<ArchiveObject> {
-    return this.#objects.values();
+  *objects(): IterableIterator<ArchiveObject> {
+    for (const table of this.#byHour.values()) yield* table.all();
+    for (const table of this.#dead.values()) yield* table.all();
   }
 
   object(name: string): ArchiveObject | undefined {
-    return this.#objects.get(name);
+    const hourMs = hourOfName(name);
+    if (hourMs !== null) return this.#byHour.get(hourMs)?.find(name);
+    const range = rangeOfName(name);
+    return range === null ? undefined : this.#dead.get(range.partition)?.find(name);
   }
 }
 
-const count = z.int().min(0);
-const entrySchema = z.strictObject({
-  version: z.literal(1),
-  partition: count,
-  firstOffset: count,
-  lastOffset: count,
-  lastAppendedAtMs: count,
-  objects: z
-    .array(
-      z.strictObject({
-        name: z.string(),
-        hourMs: z.int().multipleOf(HOUR_MS).nullable(),
-        rows: z.int().min(1),
-        sizeBytes: z.int().min(1),
-        sha256: z.string().regex(/^[0-9a-f]{64}$/),
-      }),
-    )
-    .min(1),
-});
-
-/** The same entry always gives the same bytes: a retry of the commit finds itself. */
-export function encodeEntry(entry: ManifestEntry): Uint8Array {
-  const { partition, firstOffset, lastOffset, lastAppendedAtMs, objects } = entry;
-  const ordered = objects.map(({ name, hourMs, rows, sizeBytes, sha256 }) => {
-    return { name, hourMs, rows, sizeBytes, sha256 };
-  });
-  const body = { partition, firstOffset, lastOffset, lastAppendedAtMs, objects: ordered };
-  return Buffer.from(`${JSON.stringify({ version: 1, ...body }, null, 1)}\n`);
+export interface LoadOptions {
+  /** False reads every entry by itself, however many there are, and believes nothing else. */
+  readonly useCheckpoints?: boolean;
 }
-
-/** Throws when the bytes are not a complete entry of the range that their name says. */
-export function decodeEntry(name: string, bytes: Uint8Array): ManifestEntry {
-  const entry = entrySchema.parse(JSON.parse(Buffer.from(bytes).toString('utf8')));
-  if (manifestName(entry) !== name) throw new Error('its range is not the one of its name');
-  const rows = entry.objects.reduce((sum, object) => sum + object.rows, 0);
-  if (rows !== entry.lastOffset - entry.firstOffset + 1) {
-    throw new Error(`its objects have ${rows} rows, its range has another number`);
-  }
-  for (const object of entry.objects) {
-    if (object.name !== objectName(object.hourMs, entry)) {
-      throw new Error(`${object.name} is not named after the hour and range`);
-    }
-  }
-  if (new Set(entry.objects.map(({ name }) => name)).size !== entry.objects.length) {
-    throw new Error('it names an object twice');
-  }
-  return entry;
-}
-
-const PARALLEL_READS = 32;
 
 /** Reads all entries of the store. What is wrong with them is in the manifest's `problems`. */
-export async function loadManifest(store: ObjectStore): Promise<Manifest> {
-  const names: string[] = [];
-  for await (const { name } of store.list(MANIFEST_PREFIX)) {
-    // A file of another name is no entry; had it been one, the hole that it leaves is reported.
-    if (rangeOfName(name) !== null) names.push(name);
+export async function loadManifest(
+  store: ObjectSource,
+  { useCheckpoints = true }: LoadOptions = {},
+): Promise<Manifest> {
+  const manifest = new Manifest();
+  if (useCheckpoints) {
+    manifest.checkpoints = await readCheckpoints(store, (entries) =>
+      manifest.takeFound({ entries, unreadable: [] }),
+    );
   }
-  const entries: ManifestEntry[] = [];
-  const unreadable: ManifestProblem[] = [];
-  for (let at = 0; at < names.length; at += PARALLEL_READS) {
-    const some = names.slice(at, at + PARALLEL_READS);
-    const read = await Promise.all(some.map((name) => readEntry(store, name)));
-    for (const result of read) {
-      if ('kind' in result) unreadable.push(result);
-      else entries.push(result);
-    }
-  }
-  return new Manifest(entries, unreadable);
+  await manifest.refresh(store, await partitionsIn(store));
+  return manifest;
 }
 
-async function readEntry(
-  store: ObjectStore,
-  name: string,
-): Promise<ManifestEntry | ManifestProblem> {
-  const range = rangeOfName(name);
-  assert(range !== null, 'a manifest entry was read that is not named like one');
-  const bytes = await store.get(name);
-  try {
-    if (bytes === null) throw new Error('it is gone');
-    return decodeEntry(name, bytes);
-  } catch (error) {
-    return { kind: 'unreadable', ...range, message: `manifest entry ${name}: ${reasonOf(error)}` };
+/** Partitions that have entries, with a short listing for each instead of one of all entries. */
+export async function partitionsIn(store: ObjectSource): Promise<number[]> {
+  const partitions: number[] = [];
+  let after = '';
+  for (;;) {
+    const name = await firstName(store, after);
+    if (name === null) return partitions;
+    const partition = partitionOfEntries(name);
+    if (partition !== null) partitions.push(partition);
+    after = partition === null ? name : afterEntries(partition);
   }
 }
 
-function reasonOf(error: unknown): string {
-  if (error instanceof z.ZodError) return z.prettifyError(error).replaceAll('\n', ' ');
-  return error instanceof Error ? error.message : String(error);
+async function firstName(store: ObjectSource, after: string): Promise<string | null> {
+  for await (const { name } of store.list(MANIFEST_PREFIX, { after })) return name;
+  return null;
 }
 
 /** The object's bytes, proved to be those that were archived. */
-export async function readObject(store: ObjectStore, object: ArchiveObject): Promise<Uint8Array> {
+export async function readObject(store: ObjectSource, object: ArchiveObject): Promise<Uint8Array> {
   const bytes = await store.get(object.name);
   const hint = 'Restore the object from a copy; its hour cannot become final without it.';
   if (bytes === null) {

@@ -3,66 +3,61 @@
  * archive itself, so that whoever goes on after a crash finds it, on whichever machine.
  */
 import { z } from 'zod';
-import { LedgerError } from '../platform/errors.ts';
-import { type OffsetRange, planName, planPrefix, rangeOfName } from './names.ts';
-import type { ObjectStore } from './port.ts';
+import { type OffsetRange, planName, rangeOfName, type Variant } from './names.ts';
+import type { ObjectSource } from './port.ts';
 
 export interface Plan extends OffsetRange {
+  readonly name: string;
   readonly objects: readonly string[];
 }
 
 const planSchema = z.strictObject({ version: z.literal(1), objects: z.array(z.string()).min(1) });
 
+export function planOf(
+  range: OffsetRange,
+  objects: readonly string[],
+  variant: Variant = '',
+): Plan {
+  const { partition, firstOffset, lastOffset } = range;
+  return { name: planName(range, variant), partition, firstOffset, lastOffset, objects };
+}
+
 export function encodePlan(plan: Plan): Uint8Array {
   return Buffer.from(`${JSON.stringify({ version: 1, objects: plan.objects })}\n`);
 }
 
-/** Ranges that are being written, of one partition or, without it, of all. */
-export async function openRanges(store: ObjectStore, prefix: string): Promise<OffsetRange[]> {
-  const ranges: OffsetRange[] = [];
+/** What the name of a plan says. */
+export type OpenPlan = Omit<Plan, 'objects'>;
+
+/** Plans that lie in the store below the prefix: of one partition, or of all. */
+export async function openPlans(store: ObjectSource, prefix: string): Promise<OpenPlan[]> {
+  const plans: OpenPlan[] = [];
   for await (const { name } of store.list(prefix)) {
     const range = rangeOfName(name);
-    if (range !== null) ranges.push(range);
+    if (range !== null) plans.push({ name, ...range });
   }
-  return ranges;
-}
-
-export async function readPlan(store: ObjectStore, range: OffsetRange): Promise<Plan> {
-  const name = planName(range);
-  const bytes = await store.get(name);
-  try {
-    const { objects } = planSchema.parse(JSON.parse(Buffer.from(bytes ?? []).toString('utf8')));
-    return { ...range, objects };
-  } catch (cause) {
-    throw new LedgerError('plan_unreadable', `archive plan ${name} cannot be read`, {
-      hint: 'Restore the file from a copy. Objects of its range may exist that nothing names.',
-      cause,
-    });
-  }
+  return plans;
 }
 
 /**
- * The partition's unfinished plan, or null. Removes plans whose range the manifest has (`nextOffset`
- * is past them): their step died between its commit and its last effect.
+ * The plan's objects: what its step may have left. Of one that is gone, or cannot be read, none is
+ * known; what it has left then is reported by the audit. Names of another range are not taken from it.
  */
-export async function findOpenPlan(
-  store: ObjectStore,
-  partition: number,
-  nextOffset: number,
-): Promise<Plan | null> {
-  let open: Plan | null = null;
-  for (const range of await openRanges(store, planPrefix(partition))) {
-    if (range.lastOffset < nextOffset) {
-      await store.remove(planName(range));
-    } else if (range.firstOffset === nextOffset && open === null) {
-      open = await readPlan(store, range);
-    } else {
-      throw new LedgerError(
-        'plan_misplaced',
-        `archive plan ${planName(range)} does not begin at offset ${nextOffset}, where the manifest ends`,
-        { hint: 'A manifest entry is missing, or two archivers write the same partition.' },
-      );
-    }
+export async function readPlan(store: ObjectSource, plan: OpenPlan): Promise<Plan> {
+  const bytes = await store.get(plan.name);
+  if (bytes === null) return { ...plan, objects: [] };
+  return { ...plan, objects: objectsIn(bytes).filter((name) => isOf(plan, name)) };
+}
+
+function objectsIn(bytes: Uint8Array): readonly string[] {
+  try {
+    return planSchema.parse(JSON.parse(Buffer.from(bytes).toString('utf8'))).objects;
+  } catch {
+    return [];
   }
-  return open;
+}
+
+function isOf(plan: OpenPlan, name: string): boolean {
+  const range = rangeOfName(name);
+  return range !== null && planName(range) === planName(plan) && name.endsWith('.parquet');
 }

@@ -9,6 +9,10 @@ export interface ObjectInfo {
   readonly sizeBytes: number;
 }
 
+export interface ListOptions {
+  readonly after?: string;
+}
+
 export interface ObjectStore {
   /**
    * Stores an object durably, all or nothing. When the name exists with the same bytes this is a
@@ -17,11 +21,18 @@ export interface ObjectStore {
   putIfAbsent(name: string, bytes: Uint8Array): Promise<void>;
   /** The object's bytes, or null when there is none. */
   get(name: string): Promise<Uint8Array | null>;
-  /** Objects whose name starts with `prefix`, in ascending order of name (byte order). */
-  list(prefix: string): AsyncIterable<ObjectInfo>;
+  /**
+   * Objects whose name starts with `prefix`, in ascending order of name (byte order); with `after`
+   * those whose name is greater, which need not be the name of an object. What was stored before the
+   * call is listed; what is stored during it may be.
+   */
+  list(prefix: string, options?: ListOptions): AsyncIterable<ObjectInfo>;
   /** Removes an object that no manifest names; a missing one is no error. */
   remove(name: string): Promise<void>;
 }
+
+/** An archive that is only read. */
+export type ObjectSource = Pick<ObjectStore, 'get' | 'list'>;
 
 /** One Parquet object: the records of one event hour out of one range of one partition's log. */
 export interface ArchiveObject {

@@ -5,7 +5,7 @@
  * whether a token is right (`tokens.ts`).
  *
  * F1 An address that has used up its tries is refused before its token is checked: an answer would
- *    tell whether the guess was right.
+ *    tell whether the guess was right. Tokens that are looked up at the same moment are all checked.
  * F2 A token that was right lately is checked nevertheless. Behind a proxy all callers share one
  *    address: a forgotten script with a revoked token must not lock out those who are at work.
  */

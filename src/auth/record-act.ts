@@ -16,7 +16,7 @@ export async function recordAct<T>(
   act: AuditAct,
   run: (note: NoteAct) => Promise<T> | T,
 ): Promise<T> {
-  const id = audit.begin(act); // 1
+  const id = await audit.begin(act); // 1
   let more: Pick<AuditEnd, 'target' | 'detail'> = {};
   let result: T;
   try {
@@ -24,10 +24,10 @@ export async function recordAct<T>(
       more = { ...more, ...each };
     }); // 2
   } catch (error) {
-    audit.end(id, { ...more, ...endOfError(error) });
+    await audit.end(id, { ...more, ...endOfError(error) });
     throw error;
   }
-  audit.end(id, { detail: countsOf(result), ...more, outcome: 'ok' }); // 3
+  await audit.end(id, { detail: countsOf(result), ...more, outcome: 'ok' }); // 3
   return result;
 }
 

@@ -1,5 +1,6 @@
 /**
- * API tokens, in one SQLite file that several processes use.
+ * API tokens. Adapters keep their rows: `sqlite/` (one file for all processes of a machine),
+ * `postgres/` (one database for all machines).
  *
  * Owns: making, checking, revoking tokens. Does not own: what a principal may do (the API does).
  *
@@ -7,13 +8,12 @@
  *    slow hash.
  * T2 Every check reads the row, so a revocation in another process holds from the next request on.
  * T3 Which token failed, and why, is not told apart: unknown, revoked, expired and wrong look alike.
+ * T4 A token that cannot be looked up is neither right nor wrong: the check fails, to be tried again.
  */
-import { type Database, SQLiteError } from 'bun:sqlite';
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isId } from '../event/click-event.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
-import { openSqlite } from '../platform/sqlite.ts';
 
 export type TokenScope =
   | { readonly scope: 'read'; readonly advertiserId: string }
@@ -34,18 +34,39 @@ export interface TokenInfo {
   readonly lastUsedAtMs: number | null;
 }
 
+export interface NewTokenOptions {
+  readonly name?: string;
+  readonly expiresAtMs?: number;
+}
+
 export interface TokenStore {
-  create(
-    scope: TokenScope,
-    options?: { name?: string; expiresAtMs?: number },
-  ): { token: string; id: string };
-  authenticate(token: string): Principal | null;
+  create(scope: TokenScope, options?: NewTokenOptions): Promise<{ token: string; id: string }>;
+  authenticate(token: string): Promise<Principal | null>;
   /** True when it was in force until now. */
-  revoke(idOrToken: string): boolean;
+  revoke(idOrToken: string): Promise<boolean>;
   /** Newest first. */
-  list(): TokenInfo[];
-  get(id: string): TokenInfo | null;
-  close(): void;
+  list(): Promise<TokenInfo[]>;
+  get(id: string): Promise<TokenInfo | null>;
+  close(): Promise<void>;
+}
+
+/** A token as it is kept (T1). */
+export interface TokenRow extends TokenInfo {
+  readonly hash: Uint8Array;
+}
+
+/** What an adapter keeps. */
+export interface TokenRows {
+  /** False when a row with this id is there, which stays as it is. */
+  add(row: TokenRow): Promise<boolean>;
+  find(id: string): Promise<TokenRow | null>;
+  /** Newest first. */
+  all(): Promise<TokenRow[]>;
+  /** False when it is unknown, or was revoked before. */
+  revoke(id: string, atMs: number): Promise<boolean>;
+  /** Whoever only wants to read is not refused because this cannot be noted: it throws nothing then. */
+  noteUse(id: string, atMs: number): Promise<void>;
+  close(): Promise<void>;
 }
 
 const TOKEN_PATTERN = /^clk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}$/;
@@ -54,114 +75,80 @@ const SECRET_BYTES = 32;
 const NAME_MAX = 200;
 const LAST_USED_STEP_MS = 60_000;
 
-const SCHEMA = `
-  CREATE TABLE IF NOT EXISTS tokens (
-    id TEXT PRIMARY KEY,
-    hash BLOB NOT NULL,
-    name TEXT NOT NULL,
-    scope TEXT NOT NULL CHECK (scope IN ('read', 'admin')),
-    advertiser_id TEXT CHECK ((scope = 'read') = (advertiser_id IS NOT NULL)),
-    created_at_ms INTEGER NOT NULL,
-    expires_at_ms INTEGER,
-    revoked_at_ms INTEGER,
-    last_used_at_ms INTEGER
-  ) STRICT, WITHOUT ROWID`;
-
-const COLUMNS = `id, name, scope, advertiser_id AS advertiserId, created_at_ms AS createdAtMs,
-  expires_at_ms AS expiresAtMs, revoked_at_ms AS revokedAtMs, last_used_at_ms AS lastUsedAtMs`;
-
-type TokenRow = TokenInfo & { readonly hash: Uint8Array };
-
-export function openTokenStore(options: { path: string; clock: Clock }): TokenStore {
-  const db = openSqlite({
-    path: options.path,
-    schema: SCHEMA,
-    what: 'the API tokens',
-    code: 'tokens_unreadable',
-    hint: 'Restore the file from a backup; or move it away and create new tokens.',
-  });
-  return new SqliteTokenStore(db, options.clock);
+export function tokenStore(rows: TokenRows, clock: Clock): TokenStore {
+  return new StoredTokens(rows, clock);
 }
 
-class SqliteTokenStore implements TokenStore {
-  readonly #db: Database;
+class StoredTokens implements TokenStore {
+  readonly #rows: TokenRows;
   readonly #clock: Clock;
 
-  constructor(db: Database, clock: Clock) {
-    this.#db = db;
+  constructor(rows: TokenRows, clock: Clock) {
+    this.#rows = rows;
     this.#clock = clock;
   }
 
-  create(
+  async create(
     scope: TokenScope,
-    options: { name?: string; expiresAtMs?: number } = {},
-  ): { token: string; id: string } {
-    const now = this.#clock();
+    options: NewTokenOptions = {},
+  ): Promise<{ token: string; id: string }> {
+    const createdAtMs = this.#clock();
     const { name = '', expiresAtMs = null } = options;
     const advertiserId = scope.scope === 'read' ? scope.advertiserId : null;
-    checkNew({ advertiserId, name, expiresAtMs }, now);
+    checkNew({ advertiserId, name, expiresAtMs }, createdAtMs);
     const id = randomBytes(ID_BYTES).toString('hex');
     const token = `clk_${id}_${randomBytes(SECRET_BYTES).toString('base64url')}`;
-    this.#db
-      .query(
-        `INSERT INTO tokens (id, hash, name, scope, advertiser_id, created_at_ms, expires_at_ms)
-         VALUES (?, ?, ?, ?, ?, ?, ?)`,
-      )
-      .run(id, hashOf(token), name, scope.scope, advertiserId, now, expiresAtMs);
-    return { token, id };
+    const row = { id, hash: hashOf(token), name, scope: scope.scope, advertiserId, expiresAtMs };
+    const unused = { revokedAtMs: null, lastUsedAtMs: null };
+    if (await this.#rows.add({ ...row, ...unused, createdAtMs })) return { token, id };
+    throw new LedgerError('token_id_taken', 'a token with the same id was made before', {
+      kind: 'retry',
+    });
   }
 
-  authenticate(token: string): Principal | null {
+  async authenticate(token: string): Promise<Principal | null> {
     const id = TOKEN_PATTERN.exec(token)?.[1];
     if (id === undefined) return null;
-    const row = this.#db
-      .query<TokenRow, [string]>(`SELECT ${COLUMNS}, hash FROM tokens WHERE id = ?`)
-      .get(id);
+    const row = await this.#rows.find(id); // T2, T4
     if (row === null || !timingSafeEqual(row.hash, hashOf(token))) return null;
-    const now = this.#clock();
+    const nowMs = this.#clock();
     if (row.revokedAtMs !== null) return null;
-    if (row.expiresAtMs !== null && row.expiresAtMs <= now) return null;
-    this.#noteUse(row, now);
+    if (row.expiresAtMs !== null && row.expiresAtMs <= nowMs) return null;
+    // Once a minute per token, so that checking stays a read.
+    if (row.lastUsedAtMs === null || nowMs - row.lastUsedAtMs >= LAST_USED_STEP_MS) {
+      await this.#rows.noteUse(row.id, nowMs);
+    }
     if (row.advertiserId === null) return { scope: 'admin', tokenId: row.id };
     return { scope: 'read', advertiserId: row.advertiserId, tokenId: row.id };
   }
 
-  /** Once a minute per token, so that checking stays a read. */
-  #noteUse(row: TokenRow, now: number): void {
-    if (row.lastUsedAtMs !== null && now - row.lastUsedAtMs < LAST_USED_STEP_MS) return;
-    try {
-      this.#db.query('UPDATE tokens SET last_used_at_ms = ? WHERE id = ?').run(now, row.id);
-    } catch (error) {
-      // A full disk or a long writer must not lock out who only wants to read: the note is lost.
-      if (!(error instanceof SQLiteError && /^SQLITE_(BUSY|FULL|IOERR)/.test(error.code ?? ''))) {
-        throw error;
-      }
-    }
-  }
-
-  revoke(idOrToken: string): boolean {
+  revoke(idOrToken: string): Promise<boolean> {
     const id = TOKEN_PATTERN.exec(idOrToken)?.[1] ?? idOrToken;
-    const { changes } = this.#db
-      .query('UPDATE tokens SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms IS NULL')
-      .run(this.#clock(), id);
-    return changes === 1;
+    return this.#rows.revoke(id, this.#clock());
   }
 
-  list(): TokenInfo[] {
-    return this.#db
-      .query<TokenInfo, []>(`SELECT ${COLUMNS} FROM tokens ORDER BY created_at_ms DESC, id`)
-      .all();
+  async list(): Promise<TokenInfo[]> {
+    return (await this.#rows.all()).map(infoOf);
   }
 
-  get(id: string): TokenInfo | null {
-    return this.#db
-      .query<TokenInfo, [string]>(`SELECT ${COLUMNS} FROM tokens WHERE id = ?`)
-      .get(id);
+  async get(id: string): Promise<TokenInfo | null> {
+    const row = await this.#rows.find(id);
+    return row === null ? null : infoOf(row);
   }
 
-  close(): void {
-    this.#db.close();
+  close(): Promise<void> {
+    return this.#rows.close();
   }
+}
+
+/** Copies the tokens that are not there yet; returns how many. Those that are there stay as they are. */
+export async function copyTokens(from: TokenRows, to: TokenRows): Promise<number> {
+  let copied = 0;
+  for (const row of await from.all()) {
+    const name = row.name.replace(CONTROL_CHARACTERS, ' ').toWellFormed();
+    if (await to.add({ ...row, name })) copied++;
+  }
+  return copied;
 }
 
 /** In words, for the audit log. */
@@ -169,31 +156,37 @@ export function scopeText(scope: TokenScope): string {
   return scope.scope === 'read' ? `read ${scope.advertiserId}` : 'admin';
 }
 
+function infoOf({ hash: _, ...info }: TokenRow): TokenInfo {
+  return info;
+}
+
 function hashOf(token: string): Buffer {
   return createHash('sha256').update(token).digest();
 }
 
+/** A terminal would obey them, and PostgreSQL takes no NUL. */
+const CONTROL_CHARACTERS = /\p{Cc}/gu;
+
 function checkNew(
   token: { advertiserId: string | null; name: string; expiresAtMs: number | null },
-  now: number,
+  nowMs: number,
 ): void {
-  if (token.advertiserId !== null && !isId(token.advertiserId)) {
-    throw new LedgerError(
-      'id_invalid',
-      `${JSON.stringify(token.advertiserId)} is no advertiser id`,
-      {
-        hint: 'Use 1 to 128 of the characters A–Z a–z 0–9 . _ ~ -',
-      },
-    );
+  const { advertiserId, name, expiresAtMs } = token;
+  if (advertiserId !== null && !isId(advertiserId)) {
+    throw new LedgerError('id_invalid', `${JSON.stringify(advertiserId)} is no advertiser id`, {
+      hint: 'Use 1 to 128 of the characters A–Z a–z 0–9 . _ ~ -',
+    });
   }
-  if (token.name.length > NAME_MAX) {
+  if (name.length > NAME_MAX) {
     throw new LedgerError(
       'token_name_too_long',
       `a token's name has at most ${NAME_MAX} characters`,
     );
   }
-  const { expiresAtMs } = token;
-  if (expiresAtMs !== null && !(Number.isSafeInteger(expiresAtMs) && expiresAtMs > now)) {
+  if (name.search(CONTROL_CHARACTERS) >= 0 || !name.isWellFormed()) {
+    throw new LedgerError('token_name_invalid', "a token's name is text without line breaks");
+  }
+  if (expiresAtMs !== null && !(Number.isSafeInteger(expiresAtMs) && expiresAtMs > nowMs)) {
     throw new LedgerError('token_expiry_invalid', 'a token must expire in the future');
   }
 }

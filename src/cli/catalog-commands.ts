@@ -6,7 +6,7 @@ import { scopeText, type TokenScope } from '../auth/tokens.ts';
 import { isId } from '../event/click-event.ts';
 import { shiftedClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
-import { recorded, withCatalog, withTokens } from '../roles/access.ts';
+import { recorded, withCatalog, withKeys, withTokens } from '../roles/access.ts';
 import { refuseImportOfSynced } from '../roles/catalog-sync.ts';
 import { signedLink } from '../signing/signature.ts';
 import { adsStatusText } from './ads-status.ts';
@@ -117,8 +117,8 @@ function addKeyCommands(program: Command): void {
   ).action(async (kid: string | undefined, flags: CommonFlags) => {
     const config = configOf(flags);
     const created = await recorded(config, { action: 'keys.create' }, (note) =>
-      withCatalog(config, async (catalog) => {
-        const key = await createKey(catalog, shiftedClock(config.clockOffsetMs), kid);
+      withKeys(config, async (keys) => {
+        const key = await createKey(keys, shiftedClock(config.clockOffsetMs), kid);
         note({ target: key.kid });
         return key;
       }),
@@ -128,8 +128,8 @@ function addKeyCommands(program: Command): void {
   withCommonFlags(key.command('list').description('list signing keys'))
     .option('--secrets', 'show the secrets as well')
     .action(async (flags: CommonFlags & { secrets?: boolean }) => {
-      await withCatalog(configOf(flags), async (catalog) => {
-        const rows = catalog
+      await withKeys(configOf(flags), async (keys) => {
+        const rows = keys
           .keys()
           .map((each) => [
             each.kid,
@@ -149,8 +149,8 @@ function addKeyCommands(program: Command): void {
       await recorded(config, { action: 'keys.retire', target: kid }, (note) => {
         const { force = false } = flags;
         if (force) note({ detail: 'force' });
-        return withCatalog(config, (catalog) =>
-          retireKey(catalog, shiftedClock(config.clockOffsetMs), { kid, force }),
+        return withKeys(config, (keys) =>
+          retireKey(keys, shiftedClock(config.clockOffsetMs), { kid, force }),
         );
       });
       print(`retired ${kid}`);
@@ -166,10 +166,10 @@ function addSignCommand(program: Command): void {
     .action(
       async (flags: CommonFlags & { imp: string; ad: string; base?: string; kid?: string }) => {
         const config = configOf(flags);
-        await withCatalog(config, async (catalog) => {
-          const keys = catalog.activeKeys();
+        await withKeys(config, async (keys) => {
+          const active = keys.activeKeys();
           const signing =
-            flags.kid === undefined ? keys[0] : keys.find(({ kid }) => kid === flags.kid);
+            flags.kid === undefined ? active[0] : active.find(({ kid }) => kid === flags.kid);
           if (signing === undefined) {
             throw new LedgerError('kid_unknown', 'there is no such active key', {
               hint: '"clickledger key create" makes one; "clickledger up" makes the first.',
@@ -188,20 +188,17 @@ function addTokenCommands(program: Command): void {
   addTokenCreate(token);
   withCommonFlags(token.command('list').description('list tokens (never their text)')).action(
     async (flags: CommonFlags) => {
-      const rows = await withTokens(configOf(flags), (tokens) =>
-        tokens
-          .list()
-          .map((each) => [
-            each.id,
-            each.scope,
-            each.advertiserId ?? '-',
-            isoOrDash(each.createdAtMs),
-            isoOrDash(each.expiresAtMs),
-            isoOrDash(each.revokedAtMs),
-            isoOrDash(each.lastUsedAtMs),
-            each.name,
-          ]),
-      );
+      const tokens = await withTokens(configOf(flags), (store) => store.list());
+      const rows = tokens.map((each) => [
+        each.id,
+        each.scope,
+        each.advertiserId ?? '-',
+        isoOrDash(each.createdAtMs),
+        isoOrDash(each.expiresAtMs),
+        isoOrDash(each.revokedAtMs),
+        isoOrDash(each.lastUsedAtMs),
+        each.name,
+      ]);
       print(
         table(
           ['id', 'scope', 'advertiser', 'created', 'expires', 'revoked', 'last used', 'name'],

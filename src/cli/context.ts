@@ -12,6 +12,8 @@ export interface CommonFlags {
   readonly clickPort?: string;
   readonly apiPort?: string;
   readonly clickWorkers?: string;
+  readonly rolePort?: string;
+  readonly instance?: string;
   readonly clockOffset?: string;
 }
 
@@ -26,6 +28,14 @@ export function withPortFlags(command: Command): Command {
     .option('--click-port <n>', 'port that takes clicks (default 8080)')
     .option('--api-port <n>', 'port of the API (default 8081)')
     .option('--click-workers <n>', 'processes that take clicks (default half the cores)');
+}
+
+export function withRoleFlags(command: Command): Command {
+  return withCommonFlags(command)
+    .option('--role-port <n>', 'port of its health and metrics (default 8082)')
+    .option('--api-port <n>', 'port of the API (default 8081)')
+    .option('--instance <name>', 'name of this machine among the others (default the host name)')
+    .option('--clock-offset <ms>', 'run the clock ahead by this much (demonstrations only)');
 }
 
 let environment: Readonly<Record<string, string | undefined>> = {};
@@ -44,6 +54,10 @@ export function configOf(flags: CommonFlags): Config {
       ...(flags.clickWorkers === undefined ? {} : { workers: numberOf(flags.clickWorkers) }),
     },
     api: flags.apiPort === undefined ? {} : { port: numberOf(flags.apiPort) },
+    role: {
+      ...(flags.rolePort === undefined ? {} : { port: numberOf(flags.rolePort) }),
+      ...(flags.instance === undefined ? {} : { instance: flags.instance }),
+    },
     ...(flags.clockOffset === undefined ? {} : { clockOffsetMs: numberOf(flags.clockOffset) }),
   };
   const config = loadConfig({ file: flags.config, env: environment, flags: input });
@@ -65,7 +79,16 @@ export function printError(error: unknown): void {
     return;
   }
   process.stderr.write(`clickledger: ${error.message}\n`);
+  // The message is for everybody; where the database is and what it said is for who has a shell here.
+  const reason = error.kind === 'retry' ? reasonOf(error) : '';
+  if (!error.message.includes(reason)) process.stderr.write(`  ${reason}\n`);
   if (error.hint !== undefined) process.stderr.write(`  ${error.hint}\n`);
+}
+
+/** What lies below the errors that have a code; nothing when they name no cause. */
+function reasonOf(error: LedgerError): string {
+  if (error.cause instanceof LedgerError) return reasonOf(error.cause);
+  return error.cause instanceof Error ? error.cause.message : '';
 }
 
 /** Progress on standard error, overwritten in place on a terminal, every few seconds otherwise. */

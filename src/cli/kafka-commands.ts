@@ -35,7 +35,7 @@ async function kafkaOf({ log: { kafka } }: Config) {
       hint: 'See docs/operating/kafka.md.',
     });
   }
-  const { kafkaConnection, topicPlan } = await import('../roles/kafka-log.ts');
+  const { kafkaConnection, topicPlan } = await import('../roles/kafka-connection.ts');
   const topic = await import('../log/kafka/topic.ts');
   return {
     ...topic,

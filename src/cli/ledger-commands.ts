@@ -5,7 +5,7 @@ import { INGEST_COLUMNS } from '../ingest/recorded-click.ts';
 import { shiftedClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { readRowsFile } from '../platform/rows-file.ts';
-import { withLedger } from '../roles/access.ts';
+import { bringArchive, withLedger } from '../roles/access.ts';
 import { VERDICT_COLUMNS } from '../verdicts/check.ts';
 import { positive } from './catalog-commands.ts';
 import {
@@ -224,12 +224,24 @@ function addRebuild(program: Command): void {
     program
       .command('rebuild')
       .description('drop state and warehouse and build them again from archive and log'),
-  ).action(async (flags: CommonFlags) => {
-    const outcome = await withLedger(configOf(flags), (admin) => admin.rebuild(progressLine()));
-    endProgress();
-    print(`${outcome.records} records counted, ${outcome.hours} hours final again`);
-    print(`final until ${isoOrDash(outcome.finalUntilMs)}`);
-  });
+  )
+    .option('--from <place>', 'first bring in the archive at s3://bucket/prefix or in a folder')
+    .addHelpText(
+      'after',
+      '\nWith --from a ledger moves: from one machine to many, or to another place. Final numbers, revisions\nand restatements come out the same. Copying goes on where it was interrupted.',
+    )
+    .action(async (flags: CommonFlags & { from?: string }) => {
+      const config = configOf(flags);
+      if (flags.from !== undefined) {
+        const { objects, copied } = await bringArchive(config, flags.from, progressLine());
+        endProgress();
+        print(`${objects} objects of ${flags.from}, ${copied} of them new`);
+      }
+      const outcome = await withLedger(config, (admin) => admin.rebuild(progressLine()));
+      endProgress();
+      print(`${outcome.records} records counted, ${outcome.hours} hours final again`);
+      print(`final until ${isoOrDash(outcome.finalUntilMs)}`);
+    });
 }
 
 function addVerify(program: Command): void {

@@ -43,12 +43,32 @@ export const kafkaSettings = z
       .regex(/^[A-Za-z0-9._-]{1,249}$/)
       .default('clicks')
       .describe('The topic that holds the clicks. `clickledger kafka create-topic` makes it.'),
+    group: z
+      .string()
+      .regex(/^[A-Za-z0-9._-]{1,200}$/)
+      .default('clickledger')
+      .describe(
+        'Counters and archivers share out the partitions in the consumer groups of this name, `-counter` and `-archiver` behind it.',
+      ),
+    sessionTimeoutMs: ms(1_000, 300_000)
+      .default(10_000)
+      .describe(
+        'A counter or archiver that is not heard of for so long loses its partitions to the others.',
+      ),
     partitions: z
       .int()
       .min(1)
       .max(1_000)
       .default(32)
       .describe('Partitions that the topic is made with.'),
+    firstPartition: z
+      .int()
+      .min(1_001)
+      .max(60_000)
+      .default(10_000)
+      .describe(
+        'The number of the topic’s partition 0 in positions, archive and rows; the others follow. Change it for a topic that was made anew: the old one’s numbers stay with what is archived.',
+      ),
     replication: z
       .int()
       .min(1)

@@ -98,4 +98,24 @@ export const RELATIONS: readonly Relation[] = [
     rule: 'catalog.postgres.table or catalog.postgres.query must be set',
     because: 'there is nothing to read',
   },
+  {
+    keys: ['control.postgres.url', 'control.kind'],
+    holds: ({ control }) => control.kind !== 'postgres' || control.postgres.url !== '',
+    rule: 'control.postgres.url must be set when control.kind is "postgres"',
+    because: 'there is no database to share',
+  },
+  {
+    keys: ['control.kind', 'log.kind', 'archive.kind', 'warehouse.kind'],
+    holds: ({ control, log, archive, warehouse }) =>
+      control.kind !== 'postgres' ||
+      (log.kind === 'kafka' && archive.kind === 's3' && warehouse.kind === 'clickhouse'),
+    rule: 'control.kind may be "postgres" only where log.kind is "kafka", archive.kind "s3" and warehouse.kind "clickhouse"',
+    because: 'roles on other machines would not see the clicks, objects and rows of this one',
+  },
+  {
+    keys: ['archive.s3.conditional_put', 'control.kind'],
+    holds: ({ control, archive }) => control.kind !== 'postgres' || archive.s3.conditionalPut,
+    rule: 'archive.s3.conditional_put must be true when control.kind is "postgres"',
+    because: 'of two archivers that commit at one offset nobody would decide which one counts',
+  },
 ];

@@ -8,6 +8,7 @@
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { kafkaSettings } from './kafka.ts';
+import { controlSettings, roleSettings } from './roles.ts';
 
 const port = z.int().min(0).max(65535);
 const ms = (min: number, max: number) => z.int().min(min).max(max);
@@ -328,6 +329,14 @@ export const configSchema = z.strictObject({
     .prefault({}),
   counter: z
     .strictObject({
+      workers: z
+        .int()
+        .min(1)
+        .max(64)
+        .default(1)
+        .describe(
+          'Counter processes that `up` starts when roles run on their own (`control.kind`).',
+        ),
       upsertIntervalMs: ms(50, 60_000)
         .default(1_000)
         .describe('How often changed rows go to the warehouse.'),
@@ -438,6 +447,8 @@ export const configSchema = z.strictObject({
         .describe('… or when the next attempt would be this long after the event.'),
     })
     .prefault({}),
+  role: roleSettings,
+  control: controlSettings,
   clockOffsetMs: z
     .int()
     .min(-400 * DAY_MS)

@@ -9,16 +9,20 @@
 import type { Claim } from '../counting/claim-words.ts';
 import { SECTIONS } from '../counting/claims.ts';
 import type { Counting } from '../counting/counting.ts';
-import { type OpenRow, OUTCOMES, type Outcome } from '../counting/types.ts';
+import { noOutcomes, type OpenRow, type Outcome, type OutcomeTotals } from '../counting/types.ts';
 import { CounterJournal } from './journal.ts';
 import { ClaimBuffer, encodeRows, readClaims, readRows, type Seal } from './journal-codec.ts';
 import type { JournalLog } from './port.ts';
 
 /** Compaction begins when the journal holds this many claims more than twice the live ones. */
-const COMPACTION_SLACK = 2_000_000;
+export const COMPACTION_SLACK = 2_000_000;
 const SECTIONS_PER_COMMIT = 32;
 
-export type OutcomeTotals = Record<Outcome, number>;
+/** What a state was counted from. */
+export interface Origin {
+  readonly logId: string;
+  readonly rebuildId: number;
+}
 
 export class CounterState {
   readonly counting: Counting;
@@ -29,6 +33,9 @@ export class CounterState {
   /** Version of the rows upserted last. */
   sequence = 0;
   isNew = true;
+  /** See `Seal.origin`. */
+  origin: Origin | null = null;
+  readonly #compactionSlack: number;
   #journal!: CounterJournal;
   readonly #newClaims = new ClaimBuffer();
   readonly #evictedUntil = new Map<number, number>();
@@ -37,12 +44,17 @@ export class CounterState {
   #journalFrom = 0;
   #compaction: { nextSection: number; from: number } | null = null;
 
-  private constructor(counting: Counting) {
+  private constructor(counting: Counting, compactionSlack: number) {
     this.counting = counting;
+    this.#compactionSlack = compactionSlack;
   }
 
-  static async open(log: JournalLog, counting: Counting): Promise<CounterState> {
-    const state = new CounterState(counting);
+  static async open(
+    log: JournalLog,
+    counting: Counting,
+    compactionSlack = COMPACTION_SLACK,
+  ): Promise<CounterState> {
+    const state = new CounterState(counting, compactionSlack);
     state.#journal = await CounterJournal.open(log, {
       claims: (part) => readClaims(part, (claim) => state.#restoreClaim(claim)),
       rows: (part) => readRows(part, (row) => state.counting.windows.restore(row)),
@@ -60,6 +72,7 @@ export class CounterState {
   #restoreSeal(seal: Seal): void {
     this.isNew = false;
     this.sequence = seal.sequence;
+    this.origin = seal.origin;
     this.#journalFrom = seal.journalFrom;
     this.counting.forgotten = seal.forgotten;
     this.counting.windows.reserveIds(seal.nextRowId);
@@ -69,7 +82,7 @@ export class CounterState {
       this.counting.watermarks.observe(Number(key), largest);
     }
     for (const [key, totals] of Object.entries(seal.outcomes)) {
-      this.outcomes.set(Number(key), { ...emptyTotals(), ...totals });
+      this.outcomes.set(Number(key), { ...noOutcomes(), ...totals });
     }
     for (const [key, fromMs] of Object.entries(seal.upsertFrom))
       this.upsertFrom.set(Number(key), fromMs);
@@ -82,7 +95,7 @@ export class CounterState {
   /** Notes where a partition's counting began: a log that was trimmed holds its first minutes partly. */
   beginPartition(partition: number, offset: number, appendedAtMs: number): void {
     if (this.outcomes.has(partition)) return;
-    this.outcomes.set(partition, emptyTotals());
+    this.outcomes.set(partition, noOutcomes());
     if (offset > 0) this.upsertFrom.set(partition, appendedAtMs);
   }
 
@@ -109,7 +122,7 @@ export class CounterState {
   #compact(parts: Buffer[]): boolean {
     const { claims, windows } = this.counting;
     if (this.#compaction === null) {
-      if (this.#journalClaims <= 2 * claims.size + COMPACTION_SLACK) return false;
+      if (this.#journalClaims <= 2 * claims.size + this.#compactionSlack) return false;
       claims.sweep(this.counting.keepClaimsAfterMs);
       this.#compaction = { nextSection: 0, from: this.#journal.nextOffset };
       this.#journalClaims = 0;
@@ -128,7 +141,7 @@ export class CounterState {
     return true;
   }
 
-  #seal(): Seal {
+  #seal(): Omit<Seal, 'partsFrom'> {
     const object = <V>(map: ReadonlyMap<number, V>): Record<string, V> => Object.fromEntries(map);
     this.sequence++;
     return {
@@ -141,6 +154,7 @@ export class CounterState {
       nextRowId: this.counting.windows.nextRowId,
       forgotten: this.counting.forgotten,
       journalFrom: this.#journalFrom,
+      origin: this.origin,
     };
   }
 
@@ -166,8 +180,4 @@ export class CounterState {
   async close(): Promise<void> {
     await this.#journal.close();
   }
-}
-
-function emptyTotals(): OutcomeTotals {
-  return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, 0])) as OutcomeTotals;
 }

@@ -14,17 +14,19 @@
  * The first error that is not "try again" stops the loop: no later commit can hide it.
  */
 import { Counting } from '../counting/counting.ts';
-import { OUTCOMES, type Outcome } from '../counting/types.ts';
+import { noOutcomes, OUTCOMES, type Outcome } from '../counting/types.ts';
 import type { ClickLogReader, LogPosition, RecordBatch } from '../log/port.ts';
 import { type Clock, monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { CountTracer } from '../telemetry/port.ts';
 import type { Warehouse } from '../warehouse/port.ts';
+import { BatchCounter } from './batch-counter.ts';
 import { CounterState } from './counter-state.ts';
-import { HeldRows } from './held-rows.ts';
+import { liveRowOf } from './held-rows.ts';
 import { MergeReader } from './merge-reader.ts';
-import type { DeadLetter, DeadLetterStore, JournalLog } from './port.ts';
-import { RecordSource } from './record-source.ts';
+import type { DeadLetterStore, JournalLog } from './port.ts';
+import { sleep } from './tenure.ts';
+import { SLICE_MS } from './turns.ts';
 
 export interface CounterOptions {
   readonly reader: ClickLogReader;
@@ -50,8 +52,6 @@ export interface CounterOptions {
   readonly onError?: (error: Error, what: string) => void;
 }
 
-/** Longest stretch of counting before other work of the process gets a turn. */
-const SLICE_MS = 8;
 const POLL_MS = 50;
 const RETRY_MS = 1_000;
 
@@ -63,13 +63,9 @@ export interface CounterPartitionStatus {
 
 export class Counter {
   readonly #options: CounterOptions;
-  readonly #source: RecordSource;
   readonly #merge: MergeReader;
-  readonly #held = new HeldRows();
   readonly #tracer: CountTracer | null;
-  #state: CounterState | null = null;
-  #letters: DeadLetter[] = [];
-  #sinceCommit = 0;
+  #counted: BatchCounter | null = null;
   #lastCommitMs = 0;
   #upserting: Promise<void> | null = null;
   #retryAtMs = 0;
@@ -83,17 +79,17 @@ export class Counter {
   constructor(options: CounterOptions) {
     this.#options = options;
     this.#tracer = options.tracer ?? null;
-    this.#source = new RecordSource(options.counting.maxSkewMs);
     this.#merge = new MergeReader(options.reader);
   }
 
   /** Loads the state; after it, every row that is not settled waits to be upserted again. */
   async open(): Promise<void> {
-    const { journal, counting, warehouse } = this.#options;
+    const { journal, counting, warehouse, deadLetters } = this.#options;
     const state = await CounterState.open(journal, new Counting(counting));
     if (state.isNew) state.sequence = await warehouse.maxLiveVersion();
-    for (const row of state.counting.windows.rows()) this.#hold(state, row);
-    this.#state = state;
+    const { maxSkewMs } = counting;
+    this.#counted = new BatchCounter({ state, deadLetters, maxSkewMs, tracer: this.#tracer });
+    this.#counted.hold([...state.counting.windows.rows()]);
     this.#committed = new Map(state.positions);
     this.#lastCommitMs = monotonicMs();
     try {
@@ -121,7 +117,7 @@ export class Counter {
       throw error;
     } finally {
       await this.#upserting;
-      await this.#state?.close();
+      await this.#counted?.state.close();
     }
   }
 
@@ -144,7 +140,7 @@ export class Counter {
         break;
       }
       this.#count(batch);
-      if (this.#sinceCommit >= this.#options.commitRecords) await this.#commit();
+      if (this.#opened().sinceCommit >= this.#options.commitRecords) await this.#commit();
     } while (monotonicMs() - startedMs < SLICE_MS);
     if (monotonicMs() - this.#lastCommitMs >= this.#options.upsertIntervalMs) {
       await this.#commit();
@@ -162,27 +158,27 @@ export class Counter {
       await this.#commit();
       await this.#upserting;
       await this.#upsert();
-    } while (this.#held.size === 0 && (await this.step()));
-    if (this.#held.size > 0) throw this.lastUpsertError ?? new Error('rows are still held');
+    } while (this.heldRows === 0 && (await this.step()));
+    if (this.heldRows > 0) throw this.lastUpsertError ?? new Error('rows are still held');
   }
 
   async close(): Promise<void> {
     await this.#upserting;
-    await this.#state?.close();
+    await this.#counted?.state.close();
   }
 
   /** The warehouse does not keep up: stop reading, the log keeps everything. */
   #mustWait(): boolean {
-    return this.#held.size >= this.#options.maxHeldRows;
+    return this.heldRows >= this.#options.maxHeldRows;
   }
 
-  #opened(): CounterState {
-    if (this.#state === null) throw new Error('the counter is not open');
-    return this.#state;
+  #opened(): BatchCounter {
+    if (this.#counted === null) throw new Error('the counter is not open');
+    return this.#counted;
   }
 
   async #findPartitions(): Promise<void> {
-    const state = this.#opened();
+    const { state } = this.#opened();
     for (const partition of await this.#options.reader.partitions()) {
       if (this.#merge.progress.has(partition)) continue;
       const range = await this.#options.reader.range(partition);
@@ -201,71 +197,28 @@ export class Counter {
   }
 
   #count(batch: RecordBatch): void {
-    const state = this.#opened();
-    const from = Math.max(
-      0,
-      this.#merge.progress.get(batch.partition)!.nextOffset - batch.firstOffset,
-    );
-    state.beginPartition(batch.partition, batch.firstOffset + from, batch.appendedAtMs);
-    for (let i = from; i < batch.count; i++) {
-      const reason = this.#source.read(batch, i);
-      if (reason === null) {
-        const outcome = state.counting.apply(this.#source.record);
-        state.tally(batch.partition, outcome);
-        if (this.#tracer?.isSampled(this.#source.record.hash2)) this.#trace(batch, outcome);
-        continue;
-      }
-      const bytes = Buffer.from(
-        batch.bytes.subarray(batch.bounds[2 * i]!, batch.bounds[2 * i + 1]!),
-      );
-      const { partition, appendedAtMs } = batch;
-      this.#letters.push({ partition, offset: batch.firstOffset + i, appendedAtMs, reason, bytes });
-      state.tally(partition, 'dead_letter');
-    }
-    state.positions.set(batch.partition, batch.firstOffset + batch.count);
-    this.#sinceCommit += batch.count - from;
+    const counted = this.#opened();
+    const { nextOffset } = this.#merge.progress.get(batch.partition)!;
+    const from = Math.max(0, nextOffset - batch.firstOffset);
+    counted.state.beginPartition(batch.partition, batch.firstOffset + from, batch.appendedAtMs);
+    counted.count(batch, { from, to: batch.count });
     this.#merge.done(batch);
   }
 
-  #trace(batch: RecordBatch, outcome: Outcome): void {
-    const { partition, offset, clickedAtMs } = this.#source.record;
-    const impressionId = this.#source.impressionId(batch);
-    const { appendedAtMs } = batch;
-    this.#tracer?.counted({
-      impressionId,
-      clickedAtMs,
-      partition,
-      offset,
-      appendedAtMs,
-      outcome,
-    });
-  }
-
   async #commit(): Promise<void> {
-    const state = this.#opened();
+    const counted = this.#opened();
     this.#lastCommitMs = monotonicMs();
-    if (this.#sinceCommit > 0 || state.hasPendingWork) {
-      this.#tracer?.committing();
-      this.#options.deadLetters.put(this.#letters); // 1
-      this.#letters = [];
-      const changed = state.counting.windows.takeChanged();
-      await state.commit(changed); // 2
-      for (const row of changed) this.#hold(state, row);
-      this.#tracer?.committed();
-      this.#sinceCommit = 0;
+    if (counted.hasWork) {
+      counted.hold(await counted.commit()); // 1, 2
     }
-    this.#committed = new Map(state.positions);
-    if (this.#held.size === 0 && this.#upserting === null) {
+    this.#committed = new Map(counted.state.positions);
+    if (this.heldRows === 0 && this.#upserting === null) {
       this.#asOfMs = Math.max(this.#asOfMs, this.#readUntilMs);
     }
   }
 
-  #hold(state: CounterState, row: Parameters<HeldRows['add']>[0]): void {
-    if (row.minuteMs >= (state.upsertFrom.get(row.shard) ?? 0)) this.#held.add(row);
-  }
-
   #startUpsert(): void {
-    if (this.#upserting !== null || this.#held.size === 0) return;
+    if (this.#upserting !== null || this.heldRows === 0) return;
     if (monotonicMs() < this.#retryAtMs) return;
     this.#upserting = this.#upsert().finally(() => {
       this.#upserting = null;
@@ -273,17 +226,17 @@ export class Counter {
   }
 
   async #upsert(): Promise<void> {
-    if (this.#held.size === 0) return;
-    const state = this.#opened();
-    const rows = this.#held.take();
+    if (this.heldRows === 0) return;
+    const { state, held } = this.#opened();
+    const rows = held.take();
     const settled = state.settledNow();
     const readUntilMs = this.#readUntilMs;
     this.#tracer?.upserting();
     try {
-      await this.#options.warehouse.upsertLive([...rows.values()], ++state.sequence); // 3
+      await this.#options.warehouse.upsertLive(rows.map(liveRowOf), ++state.sequence); // 3
     } catch (error) {
       this.#tracer?.upserted(false);
-      this.#held.giveBack(rows);
+      held.giveBack(rows);
       this.lastUpsertError = error as Error;
       this.#retryAtMs = monotonicMs() + RETRY_MS;
       this.#options.onError?.(error as Error, 'upsert of live rows');
@@ -307,13 +260,13 @@ export class Counter {
   }
 
   get heldRows(): number {
-    return this.#held.size;
+    return this.#counted?.held.size ?? 0;
   }
 
   /** Records by outcome since the beginning of the log. */
   outcomes(): Record<Outcome, number> {
-    const sums = Object.fromEntries(OUTCOMES.map((each) => [each, 0])) as Record<Outcome, number>;
-    for (const totals of this.#state?.outcomes.values() ?? []) {
+    const sums = noOutcomes();
+    for (const totals of this.#counted?.state.outcomes.values() ?? []) {
       for (const outcome of OUTCOMES) sums[outcome] += totals[outcome];
     }
     return sums;
@@ -321,13 +274,13 @@ export class Counter {
 
   /** Event time that the counter has reached; null when every partition is idle. */
   watermarkMs(): number | null {
-    const watermarks = this.#state?.counting.watermarks;
+    const watermarks = this.#counted?.state.counting.watermarks;
     return watermarks?.overall((partition) => this.#merge.isIdle(partition)) ?? null;
   }
 
   partitions(): CounterPartitionStatus[] {
-    const state = this.#state;
-    if (state === null) return [];
+    const state = this.#counted?.state;
+    if (state === undefined) return [];
     return [...state.positions].map(([partition, nextOffset]) => {
       const watermarkMs = state.counting.watermarks.of(partition);
       return {
@@ -339,7 +292,7 @@ export class Counter {
   }
 
   memory(): { claims: number; claimBytes: number; openRows: number; forgotten: number } {
-    const counting = this.#state?.counting;
+    const counting = this.#counted?.state.counting;
     return {
       claims: counting?.claims.size ?? 0,
       claimBytes: counting?.claims.memoryBytes ?? 0,
@@ -347,16 +300,4 @@ export class Counter {
       forgotten: counting?.forgotten ?? 0,
     };
   }
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(finish, ms);
-    function finish(): void {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', finish);
-      resolve();
-    }
-    signal.addEventListener('abort', finish);
-  });
 }

@@ -17,6 +17,7 @@ import {
   writeClaim,
 } from '../counting/claim-words.ts';
 import type { OpenRow } from '../counting/types.ts';
+import { LedgerError } from '../platform/errors.ts';
 
 export const KIND_CLAIMS = 1;
 export const KIND_ROWS = 2;
@@ -26,6 +27,7 @@ const CLAIM_BYTES = CLAIM_WORDS * 4;
 const ROW_FIXED_BYTES = 22;
 /** A part stays well below the log's frame limit. */
 const MAX_PART_BYTES = 4 * 1024 * 1024;
+const FIRST_PART_BYTES = 64 * 1024;
 
 const counts = z.record(z.string(), z.int().min(0));
 
@@ -47,6 +49,13 @@ export const sealSchema = z.strictObject({
   forgotten: z.int().min(0),
   /** Journal offset below which nothing is needed any more. */
   journalFrom: z.int().min(0),
+  /** Journal offset of the commit's first part: what lies before it and has no seal never counts. */
+  partsFrom: z.int().min(0).default(0),
+  /** What was counted; null where a folder has but one log. */
+  origin: z
+    .strictObject({ logId: z.string(), rebuildId: z.int().min(0) })
+    .nullable()
+    .default(null),
 });
 export type Seal = z.infer<typeof sealSchema>;
 
@@ -96,26 +105,55 @@ export function readClaims(part: Buffer, visit: (claim: Readonly<Claim>) => void
 
 export function encodeRows(rows: Iterable<OpenRow>): Buffer[] {
   const parts: Buffer[] = [];
-  let part = Buffer.allocUnsafe(MAX_PART_BYTES);
-  part[0] = KIND_ROWS;
+  let part: Buffer = Buffer.allocUnsafe(FIRST_PART_BYTES);
   let at = 1;
-  for (const row of rows) {
-    if (at + ROW_FIXED_BYTES + row.rowKey.length > MAX_PART_BYTES) {
-      parts.push(part.subarray(0, at));
-      part = Buffer.allocUnsafe(MAX_PART_BYTES);
-      part[0] = KIND_ROWS;
-      at = 1;
+  const finish = (): void => {
+    if (at === 1) return;
+    part[0] = KIND_ROWS;
+    parts.push(part.subarray(0, at));
+  };
+  for (const { id, shard, rowKey, minuteMs, clicks } of rows) {
+    const end = at + ROW_FIXED_BYTES + rowKey.length;
+    if (end > part.length) {
+      // Most commits are small, and there is one a second for each partition: a part grows when it must.
+      if (end <= MAX_PART_BYTES) {
+        part = grown(part, at);
+      } else {
+        finish();
+        part = Buffer.allocUnsafe(MAX_PART_BYTES);
+        at = 1;
+      }
     }
-    part.writeUIntLE(row.id, at, 6);
-    part.writeUInt16LE(row.shard, at + 6);
-    part.writeUInt16LE(row.rowKey.length, at + 8);
-    part.writeUIntLE(row.minuteMs, at + 10, 6);
-    part.writeUIntLE(row.clicks, at + 16, 6);
+    writeU48(part, id, at);
+    writeU16(part, shard, at + 6);
+    writeU16(part, rowKey.length, at + 8);
+    writeU48(part, minuteMs, at + 10);
+    writeU48(part, clicks, at + 16);
     at += ROW_FIXED_BYTES;
-    at += part.latin1Write(row.rowKey, at);
+    at += part.latin1Write(rowKey, at);
   }
-  if (at > 1) parts.push(Buffer.from(part.subarray(0, at)));
+  finish();
   return parts;
+}
+
+function grown(part: Buffer, used: number): Buffer {
+  const larger = Buffer.allocUnsafe(Math.min(MAX_PART_BYTES, part.length * 4));
+  part.copy(larger, 0, 0, used);
+  return larger;
+}
+
+/** By hand: the buffer's own methods for 48 bits check and divide, and every changed row comes by here. */
+function writeU48(out: Buffer, value: number, at: number): void {
+  const low = value >>> 0;
+  const high = Math.floor(value / 0x1_0000_0000);
+  writeU16(out, low, at);
+  writeU16(out, low >>> 16, at + 2);
+  writeU16(out, high, at + 4);
+}
+
+function writeU16(out: Buffer, value: number, at: number): void {
+  out[at] = value;
+  out[at + 1] = value >>> 8;
 }
 
 /** A row as the journal keeps it. */
@@ -142,5 +180,11 @@ export function encodeSeal(seal: Seal): Buffer {
 }
 
 export function readSeal(part: Buffer): Seal {
-  return sealSchema.parse(JSON.parse(part.toString('utf8', 1)));
+  try {
+    return sealSchema.parse(JSON.parse(part.toString('utf8', 1)));
+  } catch (cause) {
+    throw new LedgerError('counter_state_unreadable', 'a commit of the state cannot be read', {
+      cause,
+    });
+  }
 }

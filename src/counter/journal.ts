@@ -2,7 +2,8 @@
  * The counter's state on disk: a journal of commits, kept in a disk log of its own.
  *
  * J1 A commit holds new claims, changed rows and the log position together; its parts count only
- *    with their seal, which is appended last. State and position move together or not at all.
+ *    with their own seal, which is appended last and says where they begin: parts of a commit that died
+ *    before its seal do not count with a later one. State and position move together or not at all.
  * J2 Reading the journal from its first retained record gives the state of the last seal: positions,
  *    watermarks and totals are whole in every seal, rows and claims are the sum of the parts.
  */
@@ -46,13 +47,13 @@ export class CounterJournal {
     const { reader, partition } = this.#log;
     const range = await reader.range(partition);
     let next = range.firstOffset;
-    let parts: Buffer[] = [];
+    let parts: Part[] = [];
     while (next < range.endOffset) {
       for (const batch of await reader.read(partition, next, READ_BYTES)) {
         for (let i = 0; i < batch.count; i++) {
-          const part = batch.bytes.subarray(batch.bounds[2 * i]!, batch.bounds[2 * i + 1]!);
-          parts.push(part);
-          if (part[0] === KIND_SEAL) {
+          const bytes = batch.bytes.subarray(batch.bounds[2 * i]!, batch.bounds[2 * i + 1]!);
+          parts.push({ offset: batch.firstOffset + i, bytes });
+          if (bytes[0] === KIND_SEAL) {
             applyCommit(parts, visitor);
             parts = [];
           }
@@ -68,9 +69,10 @@ export class CounterJournal {
   }
 
   /** Resolves when the whole commit is durable; rejects when it is not known to be. */
-  async commit(parts: readonly Buffer[], seal: Seal): Promise<void> {
+  async commit(parts: readonly Buffer[], seal: Omit<Seal, 'partsFrom'>): Promise<void> {
+    const partsFrom = this.#nextOffset;
     for (const part of parts) await this.#appendWhenRoom(part);
-    await this.#appendDurable(encodeSeal(seal));
+    await this.#appendDurable(encodeSeal({ ...seal, partsFrom }));
   }
 
   /** Parts may come faster than the disk takes them: wait for room, the seal makes them count. */
@@ -103,11 +105,19 @@ export class CounterJournal {
   }
 }
 
-function applyCommit(parts: readonly Buffer[], visitor: CommitVisitor): void {
-  for (const part of parts) {
-    if (part[0] === KIND_CLAIMS) visitor.claims(part);
-    else if (part[0] === KIND_ROWS) visitor.rows(part);
-    else if (part[0] === KIND_SEAL) visitor.seal(readSeal(part));
-    else throw new LedgerError('counter_state_unreadable', `unknown journal part ${part[0]}`);
+interface Part {
+  readonly offset: number;
+  readonly bytes: Buffer;
+}
+
+/** The last part is the seal. */
+function applyCommit(parts: readonly Part[], visitor: CommitVisitor): void {
+  const seal = readSeal(parts.at(-1)!.bytes);
+  for (const { offset, bytes } of parts.slice(0, -1)) {
+    if (offset < seal.partsFrom) continue;
+    if (bytes[0] === KIND_CLAIMS) visitor.claims(bytes);
+    else if (bytes[0] === KIND_ROWS) visitor.rows(bytes);
+    else throw new LedgerError('counter_state_unreadable', `unknown journal part ${bytes[0]}`);
   }
+  visitor.seal(seal);
 }

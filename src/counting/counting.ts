@@ -33,13 +33,21 @@ export class Counting {
   forgotten = 0;
   /** Called for every claim made or moved, so that the owner can keep it; the object is reused. */
   onClaim: ((claim: Readonly<Claim>) => void) | undefined;
+  #maxClaims: number;
   #forgetAbove: number;
   readonly #claim = emptyClaim();
 
   constructor(options: CountingOptions) {
     this.options = options;
+    this.#maxClaims = options.maxClaims;
     this.#forgetAbove = options.maxClaims;
     this.watermarks = new Watermarks(options.watermarkLagMs);
+  }
+
+  /** Other tables of the process need more room, or less, than before. */
+  boundClaims(maxClaims: number): void {
+    this.#maxClaims = maxClaims;
+    this.#forgetAbove = maxClaims;
   }
 
   /** Counts one record and tells where it ended. */
@@ -139,14 +147,14 @@ export class Counting {
   #forgetOldest(): void {
     this.claims.sweep(this.keepClaimsAfterMs);
     const before = this.claims.size;
-    const excess = before - Math.floor(this.options.maxClaims * 0.9);
+    const excess = before - Math.floor(this.#maxClaims * 0.9);
     if (excess > 0) {
       const keepMs = this.#ageOfOldest(excess);
       this.claims.sweep((partition) => this.watermarks.of(partition) - keepMs);
     }
     this.forgotten += before - this.claims.size;
     // Claims of one moment cannot be told apart by age: do not try again at every insert.
-    this.#forgetAbove = Math.max(this.options.maxClaims, this.claims.size * 1.1);
+    this.#forgetAbove = Math.max(this.#maxClaims, this.claims.size * 1.1);
   }
 
   #ageMs(clickedAtMs: number, partition: number): number {

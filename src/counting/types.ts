@@ -10,6 +10,12 @@ export const OUTCOMES = [
   'dead_letter',
 ] as const;
 export type Outcome = (typeof OUTCOMES)[number];
+/** Records by where they ended. */
+export type OutcomeTotals = Record<Outcome, number>;
+
+export function noOutcomes(): OutcomeTotals {
+  return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, 0])) as OutcomeTotals;
+}
 
 /**
  * One record as counting sees it. Reused by the caller for every record: counting copies what it

@@ -10,42 +10,68 @@
  *     2 dispute ended    all is done; ending it again in the same way changes nothing
  *
  * The other way round a dispute could stand as upheld while its clicks are still billed.
+ *
+ * Between 1 and 2 nobody else may end it: verdicts of a withdrawn dispute would stand. Hence the turn,
+ * which is asked for once more before 2 by whoever was stopped in between.
  */
 import { LedgerError } from '../platform/errors.ts';
 import { hasEnded } from './end.ts';
-import type { DisputeStore, Disputes, TakeVerdicts } from './port.ts';
+import type { Dispute, DisputeStore, Disputes, TakeTurn, TakeVerdicts } from './port.ts';
 
 type Ended = Awaited<ReturnType<Disputes['end']>>;
+type EndAsked = Parameters<Disputes['end']>;
 
-export function createDisputes(store: DisputeStore, takeVerdicts: TakeVerdicts): Disputes {
-  // Between 1 and 2 nobody else may end it: verdicts of a withdrawn dispute would stand.
-  const ending = new Set<string>();
-  const end = async (...[which, how, by]: Parameters<Disputes['end']>): Promise<Ended> => {
-    const rows = how.verdicts;
-    const dispute = store.find(which.id, which.advertiserId);
+export function createDisputes(
+  store: DisputeStore,
+  takeVerdicts: TakeVerdicts,
+  takeTurn: TakeTurn = turnsOfThisProcess(),
+): Disputes {
+  /** What there is to say without ending it; undefined when it is to be ended. */
+  const answerOf = (dispute: Dispute | null, how: EndAsked[1]): Ended | undefined => {
     if (dispute === null) return null;
-    if (hasEnded(dispute, how)) return { dispute, verdicts: null };
-    const verdicts = rows.length === 0 ? null : await takeVerdicts(rows); // 1
-    const done = store.end(which.id, { ...how, verdicts: rows.length }, by); // 2
-    return { dispute: done, verdicts };
+    return hasEnded(dispute, how) ? { dispute, verdicts: null } : undefined;
   };
   return {
     open: (subject, by) => store.open(subject, by),
     find: (id, advertiserId) => store.find(id, advertiserId),
     list: (options) => store.list(options),
-    async end(...asked) {
-      const { id } = asked[0];
-      if (ending.has(id)) {
-        throw new LedgerError('dispute_busy', 'The dispute is being ended just now.', {
-          kind: 'retry',
-        });
-      }
-      ending.add(id);
+    async end(which, how, by) {
+      const find = () => store.find(which.id, which.advertiserId);
+      // Before the turn: nobody takes one for what there is not.
+      const before = answerOf(await find(), how);
+      if (before !== undefined) return before;
+      const turn = await takeTurn(which.id);
+      if (turn === null) throw busy();
       try {
-        return await end(...asked);
+        const meanwhile = answerOf(await find(), how);
+        if (meanwhile !== undefined) return meanwhile;
+        const rows = how.verdicts;
+        const verdicts = rows.length === 0 ? null : await takeVerdicts(rows); // 1
+        await turn.assertHeld();
+        const dispute = await store.end(which.id, { ...how, verdicts: rows.length }, by); // 2
+        return { dispute, verdicts };
       } finally {
-        ending.delete(id);
+        await turn.release();
       }
     },
   };
+}
+
+/** Turns where one process ends disputes. */
+function turnsOfThisProcess(): TakeTurn {
+  const taken = new Set<string>();
+  return async (id) => {
+    if (taken.has(id)) return null;
+    taken.add(id);
+    return {
+      assertHeld: async () => {},
+      release: async () => {
+        taken.delete(id);
+      },
+    };
+  };
+}
+
+function busy(): LedgerError {
+  return new LedgerError('dispute_busy', 'The dispute is being ended just now.', { kind: 'retry' });
 }

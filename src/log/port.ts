@@ -10,8 +10,6 @@
 export type AppendDone = (error: Error | null) => void;
 
 export interface ClickLogWriter {
-  /** The one it writes; with Kafka that of its spool. */
-  readonly partition: number;
   /**
    * Takes `bytes[0, length)` (copied before the call returns) and calls `done` later, never before
    * the record is durable. Throws LedgerError `log_unavailable` when nothing can be written now, and
@@ -57,6 +55,12 @@ export interface ClickLogReader {
    */
   read(partition: number, fromOffset: number, maxBytes: number): Promise<RecordBatch[]>;
   close(): Promise<void>;
+}
+
+/** Finds places in the log by time; what a log on the disk is not asked for. */
+export interface LogTimes {
+  /** The first offset that was appended at `timeMs` or later; the log's end when there is none. */
+  offsetAt(partition: number, timeMs: number): Promise<number>;
 }
 
 /** Offset of the log's next record, per partition. */

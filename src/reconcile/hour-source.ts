@@ -73,7 +73,7 @@ export class HourSource {
     const { verdicts } = this.#options;
     verdicts.requireWhole();
     this.#forgetBefore(hourOf(hourMs - this.#options.lookbackMs));
-    const recount = await this.#load(hourMs);
+    const recount = await this.#load(this.#options.manifest.objectsOfHour(hourMs));
     const impressions = recount.impressions();
     if (impressions.length > 0) {
       for (const earlierMs of this.earlierHours(hourMs)) {
@@ -113,7 +113,7 @@ export class HourSource {
     const known = this.#options.indexes?.read(hourMs, digest);
     if (known !== undefined && known !== null) return known;
     if (made?.digest === digest) return made.words;
-    const words = (await this.#load(hourMs)).impressions();
+    const words = await this.impressionsIn(this.#options.manifest.objectsOfHour(hourMs));
     if (this.#options.indexes === null) this.#made.set(hourMs, { digest, words });
     else await this.#options.indexes.write(hourMs, digest, words);
     return words;
@@ -124,9 +124,14 @@ export class HourSource {
     for (const hourMs of this.#made.keys()) if (hourMs < fromMs) this.#made.delete(hourMs);
   }
 
-  async #load(hourMs: number): Promise<Recount> {
+  /** Impressions clicked in some objects of an hour. */
+  async impressionsIn(objects: readonly ArchiveObject[]): Promise<Uint32Array> {
+    return (await this.#load(objects)).impressions();
+  }
+
+  async #load(objects: readonly ArchiveObject[]): Promise<Recount> {
     const recount = new Recount();
-    for (const object of this.#options.manifest.objectsOfHour(hourMs)) {
+    for (const object of objects) {
       const bytes = await readObject(this.#options.store, object);
       for await (const columns of readColumns(object.name, bytes, RECOUNT_COLUMNS)) {
         recount.add(columns);

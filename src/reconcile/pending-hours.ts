@@ -1,24 +1,44 @@
 /**
- * Final hours that must be recounted because an earlier hour gained clicks or a verdict came, kept in
- * a file until they have been: a restart in between must not forget them.
+ * Final hours that must be recounted: an earlier hour gained clicks, a verdict came, or a publication
+ * of them was begun and nobody knows how it ended. Shared by all processes, and kept until they have
+ * been: a restart in between must not forget them.
+ *
+ * N1 An hour is taken out only in the turn in which it was recounted. A process that has lost its
+ *    turn takes nothing out: what it has counted may lack what was noted, or judged, since.
+ * N2 So an hour whose publication was begun in an earlier turn is still here when a turn begins, and
+ *    stays until it is recounted in a later one: however late that publication arrives.
  */
-import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { writeJsonFile } from './json-file.ts';
+import type { SharedState } from '../control/port.ts';
 
-const fileSchema = z.array(z.int());
+const KEY = 'pending-hours';
+
+interface Pending {
+  /** Rises with every turn that begins. */
+  readonly turn: number;
+  /** Rises with every change, so that an old value is never taken for a newer one. */
+  readonly version: number;
+  readonly hours: readonly number[];
+}
+
+const NONE: Pending = { turn: 0, version: 0, hours: [] };
+const hoursSchema = z.array(z.int());
+const schema: z.ZodType<Pending> = z.union([
+  z.strictObject({ turn: z.int(), version: z.int(), hours: hoursSchema }),
+  // As one process alone kept them.
+  hoursSchema.transform((hours) => ({ ...NONE, hours })),
+]);
 
 export class PendingHours {
-  readonly #path: string;
-  readonly #hours: Set<number>;
+  readonly #state: SharedState;
+  #known = NONE;
+  #hours = new Set<number>();
 
-  constructor(path: string) {
-    this.#path = path;
-    const text = existsSync(path) ? readFileSync(path, 'utf8') : '[]';
-    this.#hours = new Set(fileSchema.parse(JSON.parse(text)));
+  constructor(state: SharedState) {
+    this.#state = state;
   }
 
-  /** Ascending. */
+  /** Ascending, as they were read last. */
   hours(): number[] {
     return [...this.#hours].sort((a, b) => a - b);
   }
@@ -27,17 +47,39 @@ export class PendingHours {
     return this.#hours.has(hourMs);
   }
 
-  add(hours: readonly number[]): void {
-    if (hours.every((hourMs) => this.#hours.has(hourMs))) return;
-    for (const hourMs of hours) this.#hours.add(hourMs);
-    this.#save();
+  /** Reads what others have noted. */
+  async load(): Promise<void> {
+    const read = (await this.#state.get(KEY, schema)) ?? NONE;
+    if (read.version >= this.#known.version) this.#take(read);
   }
 
-  remove(hourMs: number): void {
-    if (this.#hours.delete(hourMs)) this.#save();
+  /** Begins a turn: whoever had one before takes nothing out any more (N1). */
+  async beginTurn(): Promise<number> {
+    const { turn } = await this.#update((old) => ({ ...old, turn: old.turn + 1 }));
+    return turn;
   }
 
-  #save(): void {
-    writeJsonFile(this.#path, this.hours());
+  async add(hours: readonly number[]): Promise<void> {
+    await this.#update((old) => ({ ...old, hours: [...new Set([...old.hours, ...hours])] }));
+  }
+
+  /** Takes an hour out that was recounted in this turn (N1). */
+  async remove(hourMs: number, turn: number): Promise<void> {
+    await this.#update((old) =>
+      old.turn === turn ? { ...old, hours: old.hours.filter((each) => each !== hourMs) } : old,
+    );
+  }
+
+  async #update(change: (old: Pending) => Pending): Promise<Pending> {
+    const changed = await this.#state.update(KEY, schema, (old = NONE) => {
+      return { ...change(old), version: old.version + 1 };
+    });
+    this.#take(changed);
+    return changed;
+  }
+
+  #take(value: Pending): void {
+    this.#known = value;
+    this.#hours = new Set(value.hours);
   }
 }

@@ -1,56 +1,47 @@
 /**
  * The reconciler: turns closed hours final, in order, and restates final hours whose raw clicks or
- * verdicts changed.
+ * verdicts changed. Several processes may have one each; they take turns, an hour at a time (`turns.ts`).
  *
  * F1 An hour turns final only when it is closed, the archive covers it without a hole, and every one
  *    of its objects is there with its checksum.
  * F2 `final_until` never jumps over an hour: hours are published in order, one after the other.
  * F3 Running again changes nothing: an hour whose objects are those of its published revision is left
  *    alone, and one whose recount gives the same rows keeps its revision.
- * F4 Verdicts are taken while no hour is recounted, and those that are new are searched for in final
- *    hours before anything else: an hour was counted with a verdict, or is found by the search.
+ * F4 Verdicts are taken while no process recounts an hour, and those that are new are searched for in
+ *    final hours before anything else: an hour was counted with a verdict, or is found by the search
+ *    (Q1, Q2), or is pending.
+ * F5 What a turn decides rests on what it has learnt at its beginning. What others see of this process
+ *    between turns (`look`) is some seconds old at most, and never called final before it is.
  *
- * The effects for one hour, in order, and what holds if the process dies right after each:
- *   1. attempt reserved        – the number is never used again; nothing else has happened
- *   2. minute and hour rows,   – invisible: no publication names the attempt; written anew next time
- *      and what was taken back
- *   3. day rows                – invisible for the same reason
- *   4. later hours noted       – they are recounted once more than needed, which changes nothing
- *   5. final record archived   – the next run finds it and publishes the same revision
- *   6. published               – final; what is left is tidying up
- *   7. index stored and pruned – made again from the archive when it is missing
+ * What happens to one hour, and in which order, is in `finaliser.ts`.
  */
-import { checkArchive } from '../archive/audit.ts';
 import type { Manifest } from '../archive/manifest.ts';
 import { HOUR_MS } from '../archive/names.ts';
 import type { ObjectStore } from '../archive/port.ts';
-import { type Clock, monotonicMs } from '../platform/clock.ts';
+import type { Leases, SharedState } from '../control/port.ts';
+import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { VerdictArchive } from '../verdicts/archive.ts';
-import type {
-  DayState,
-  HourState,
-  Publication,
-  Restatement,
-  Warehouse,
-} from '../warehouse/port.ts';
-import { compareWithLive, restate } from './compare.ts';
-import { digestRows, type FinalRecord, readFinalRecord, writeFinalRecord } from './final-record.ts';
+import type { HourState, Warehouse } from '../warehouse/port.ts';
+import { digestRows, readFinalRecord } from './final-record.ts';
+import { Finaliser } from './finaliser.ts';
 import type { HourIndexes } from './hour-index.ts';
-import { type HourRecount, HourSource } from './hour-source.ts';
+import { HourSource } from './hour-source.ts';
 import type { PendingHours } from './pending-hours.ts';
-import { adKeyOf, type RecountBefore, type TakenBack } from './recount.ts';
-import { type HourChange, type KeptFrom, RowsInForce } from './rows-in-force.ts';
+import { PublishedHours } from './published-hours.ts';
+import type { TakenBack } from './recount.ts';
+import type { KeptFrom } from './rows-in-force.ts';
 import type { TakenBackFiles } from './taken-back.ts';
+import { BUSY, type Busy, type Patience, type Turn, Turns } from './turns.ts';
 import { type SearchedVerdicts, VerdictSearch } from './verdict-search.ts';
-
-const DAY_MS = 24 * HOUR_MS;
 
 export interface ReconcilerOptions {
   readonly store: ObjectStore;
   readonly manifest: Manifest;
   readonly warehouse: Warehouse;
   readonly indexes: HourIndexes;
+  readonly leases: Leases;
+  readonly state: SharedState;
   readonly pending: PendingHours;
   readonly takenBack: TakenBackFiles;
   readonly verdicts: VerdictArchive;
@@ -69,6 +60,13 @@ export interface ReconcilerOptions {
   readonly coveredUntilMs: () => Promise<number>;
   /** Archives what the log holds, and has the stream's rows written, before hours are compared. */
   readonly settle: () => Promise<void>;
+  /**
+   * Brings `manifest` up to what others have archived: all of it for a turn, for a look what costs
+   * little, since looks come again and again.
+   */
+  readonly refresh: (why: 'turn' | 'look') => Promise<void>;
+  /** How long requests wait for their turn. */
+  readonly patience?: Patience;
   readonly onHour?: (result: HourResult) => void;
 }
 
@@ -90,29 +88,62 @@ export interface StuckHour {
 export class Reconciler {
   readonly #options: ReconcilerOptions;
   readonly #source: HourSource;
-  readonly #inForce: RowsInForce;
+  readonly #published: PublishedHours;
+  readonly #finaliser: Finaliser;
+  readonly #turns: Turns;
   readonly verdictSearch: VerdictSearch;
-  #published = new Map<number, HourState>();
-  #turn: Promise<unknown> = Promise.resolve();
   stuck: StuckHour | null = null;
+  /** The hour that is worked on, for `stuck`. */
+  #working: number | null = null;
 
   constructor(options: ReconcilerOptions) {
     this.#options = options;
     this.#source = new HourSource(options);
-    this.#inForce = new RowsInForce(options);
-    this.verdictSearch = new VerdictSearch({ ...options, source: this.#source });
+    this.#published = new PublishedHours(options.warehouse);
+    const [source, published] = [this.#source, this.#published];
+    this.#finaliser = new Finaliser({ ...options, source, published });
+    this.#turns = new Turns({ ...options, learn: () => this.#learn() });
+    this.verdictSearch = new VerdictSearch({ ...options, source });
   }
 
   async open(): Promise<void> {
-    const hours = await this.#options.warehouse.hours(0, Number.MAX_SAFE_INTEGER);
-    this.#published = new Map(hours.map((hour) => [hour.hourMs, hour]));
+    await this.look();
+  }
+
+  /** Reads what others have published, noted and archived since, without a turn of its own (F5). */
+  async look(): Promise<void> {
+    await this.#options.pending.load();
+    await this.#readRows();
+    // A recount that runs here goes through the verdicts, which must not change under it.
+    if (!this.#turns.isRunning) await this.verdictSearch.learn();
+  }
+
+  /** The beginning of a turn: first its number, so that what is read then stays true (N1, N2). */
+  async #learn(): Promise<number> {
+    const turn = await this.#options.pending.beginTurn();
+    await this.#readRows();
+    await this.verdictSearch.learn();
+    return turn;
+  }
+
+  async #readRows(): Promise<void> {
+    await this.#published.load();
+    await this.#options.refresh('turn');
   }
 
   /** End of the last final hour, ms UTC; 0 when none is final. */
   get finalUntilMs(): number {
-    let last = Number.NEGATIVE_INFINITY;
-    for (const hourMs of this.#published.keys()) if (hourMs > last) last = hourMs;
-    return Number.isFinite(last) ? last + HOUR_MS : 0;
+    return this.#published.finalUntilMs;
+  }
+
+  /** Changes with everything that is published, here or elsewhere. */
+  get revisions(): number {
+    return this.#published.revisions;
+  }
+
+  /** Whether this process has the turn now. */
+  get hasTurn(): boolean {
+    return this.#turns.isOurs;
   }
 
   hour(hourMs: number): HourState | undefined {
@@ -122,40 +153,88 @@ export class Reconciler {
   /**
    * Finalises every hour that is due and restates those whose input changed. With `untilMs`, hours
    * that end by then are due without the configured delay; never before their lateness is over.
+   *
+   * While another process is at it, this ends with what it has done so far; with `untilMs` it waits.
    */
-  reconcile(options: { untilMs?: number } = {}): Promise<HourResult[]> {
-    return this.#exclusively(async () => {
-      // Not at every look: settling writes out whatever the log holds, however little.
-      if (options.untilMs !== undefined || (await this.#isTimeUp())) await this.#options.settle();
-      const results: HourResult[] = [];
-      try {
-        await this.verdictSearch.run(this.finalUntilMs); // F4
-        // Until none is left: an hour that gained an impression takes it from a later one, and both
-        // would bill it until the later one is recounted too.
-        for (let hours = this.#changedHours(); hours.length > 0; hours = this.#changedHours()) {
-          for (const hourMs of hours) results.push(await this.#recount(hourMs));
-        }
-        for (;;) {
-          const hourMs = this.#nextHour();
-          if (hourMs === null || !(await this.#isDue(hourMs, options.untilMs))) break;
-          results.push(await this.#recount(hourMs));
-        }
-        this.stuck = null;
-      } catch (error) {
-        this.#noteStuck(error);
-        throw error;
-      }
-      return results;
-    });
+  async reconcile(options: { untilMs?: number } = {}): Promise<HourResult[]> {
+    const results: HourResult[] = [];
+    this.#working = null;
+    try {
+      await this.look();
+      await this.#round(options.untilMs, results);
+      this.stuck = null;
+    } catch (error) {
+      this.#noteStuck(error);
+      throw error;
+    }
+    return results;
+  }
+
+  async #round(untilMs: number | undefined, results: HourResult[]): Promise<void> {
+    // Most looks find nothing to do, and then nobody else need wait for us.
+    if (untilMs === undefined && !(await this.#hasWork())) return;
+    const inTurn = <T>(note: string, work: (turn: Turn) => Promise<T>): Promise<T | Busy> =>
+      untilMs === undefined ? this.#turns.tryTurn(note, work) : this.#turns.turn(note, work);
+    const begun = await inTurn('looking for hours that changed', (turn) =>
+      this.#prepare(untilMs, turn),
+    );
+    if (begun === BUSY) return;
+    // Until none is left: an hour that gained an impression takes it from a later one, and both
+    // would bill it until the later one is recounted too.
+    for (;;) {
+      const hourMs = await this.#candidate(untilMs);
+      if (hourMs === null) return;
+      const result = await inTurn(noteOf(hourMs), (turn) => this.#workOn(hourMs, untilMs, turn));
+      if (result === BUSY) return;
+      if (result !== null) results.push(result);
+      await this.#turns.giveWay();
+    }
+  }
+
+  async #hasWork(): Promise<boolean> {
+    if (this.verdictSearch.isNeeded || this.#changedHours().length > 0) return true;
+    return this.#isTimeUp();
+  }
+
+  async #prepare(untilMs: number | undefined, turn: Turn): Promise<void> {
+    // Not at every look: settling writes out whatever the log holds, however little.
+    if (untilMs !== undefined || (await this.#isTimeUp())) {
+      await this.#options.settle();
+      await this.#options.refresh('turn');
+    }
+    await this.verdictSearch.run(this.finalUntilMs, turn); // F4
+  }
+
+  /** The hour to work on next: the first that changed, or else the next one when its time is up. */
+  async #candidate(untilMs: number | undefined): Promise<number | null> {
+    const [changed] = this.#changedHours();
+    if (changed !== undefined) return changed;
+    const hourMs = this.#nextHour();
+    if (hourMs === null) return null;
+    const isWanted = untilMs !== undefined && hourMs + HOUR_MS <= untilMs;
+    return isWanted || (await this.#isDelayOver(hourMs)) ? hourMs : null;
+  }
+
+  /** Null when another process was there first. */
+  async #workOn(
+    hourMs: number,
+    untilMs: number | undefined,
+    turn: Turn,
+  ): Promise<HourResult | null> {
+    if ((await this.#candidate(untilMs)) !== hourMs) return null;
+    this.#working = hourMs;
+    if (hourMs >= this.finalUntilMs) await this.#requireClosed(hourMs);
+    return this.#finaliser.run(hourMs, turn);
   }
 
   /** Recounts one hour again, whatever its input; it must be final already or be the next one due. */
-  reconcileHour(hourMs: number): Promise<HourResult> {
-    return this.#exclusively(async () => {
-      if (hourMs % HOUR_MS !== 0) {
-        throw new LedgerError('hour_invalid', `${hourMs} is not the start of an hour`);
-      }
+  async reconcileHour(hourMs: number): Promise<HourResult> {
+    if (hourMs % HOUR_MS !== 0) {
+      throw new LedgerError('hour_invalid', `${hourMs} is not the start of an hour`);
+    }
+    return this.#turns.turn(noteOf(hourMs), async (turn) => {
       await this.#options.settle();
+      await this.#options.refresh('turn');
       const next = this.#nextHour();
       if (hourMs >= this.finalUntilMs && hourMs !== next) {
         throw new LedgerError('hour_not_next', `${iso(hourMs)} cannot turn final yet`, {
@@ -166,7 +245,7 @@ export class Reconciler {
         });
       }
       if (hourMs === next) await this.#requireClosed(hourMs);
-      return this.#recount(hourMs);
+      return this.#finaliser.run(hourMs, turn);
     });
   }
 
@@ -176,19 +255,21 @@ export class Reconciler {
     return hourMs !== null && (await readFinalRecord(this.#options.store, hourMs, 1)) !== null;
   }
 
-  /** Runs `work` while no hour is being recounted. */
-  withoutRecounts<T>(work: () => Promise<T>): Promise<T> {
-    return this.#exclusively(work);
+  /** Runs `work` while no process recounts an hour; `note` says to others what it is. */
+  withoutRecounts<T>(note: string, work: (turn: Turn) => Promise<T>): Promise<T> {
+    return this.#turns.turn(note, work);
   }
 
   /**
    * What the recount in force of a final hour has taken back; null when the hour is not final, or is
-   * about to be restated. Recounts the hour when the file is missing.
+   * about to be restated. Recounts the hour when the file is missing, as it is where another machine
+   * has made the hour final.
    */
   async takenBack(hourMs: number): Promise<TakenBack | null> {
     const known = this.#takenBackInForce(hourMs);
     if (known !== 'missing') return known;
-    return this.#exclusively(async () => {
+    return this.#turns.after(async () => {
+      await this.verdictSearch.learn();
       const again = this.#takenBackInForce(hourMs);
       const hour = this.#published.get(hourMs);
       if (again !== 'missing' || hour === undefined) return again === 'missing' ? null : again;
@@ -197,6 +278,7 @@ export class Reconciler {
       // An earlier hour has changed and this one does not know it yet.
       if (record?.rowsDigest !== digestRows(count.rows)) return null;
       await this.#options.takenBack.write(hour, count.takenBack);
+      this.#finaliser.prune(hour);
       return count.takenBack;
     });
   }
@@ -206,12 +288,6 @@ export class Reconciler {
     if (hour === undefined || this.#options.pending.has(hourMs)) return null;
     if (hour.inputDigest !== this.#source.digest(hourMs)) return null;
     return this.#options.takenBack.read(hour) ?? 'missing';
-  }
-
-  #exclusively<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(work);
-    this.#turn = result.catch(() => {});
-    return result;
   }
 
   #noteStuck(error: unknown): void {
@@ -225,9 +301,7 @@ export class Reconciler {
     return this.#changedHours().some((each) => each + HOUR_MS > fromMs && each < toMs);
   }
 
-  #working: number | null = null;
-
-  /** Final hours whose objects are no longer those of their revision, and those noted by effect 4. */
+  /** Final hours whose objects are no longer those of their revision, and those that are pending. */
   #changedHours(): number[] {
     const finalUntilMs = this.finalUntilMs;
     const changed = new Set(this.#options.pending.hours().filter((each) => each < finalUntilMs));
@@ -268,16 +342,8 @@ export class Reconciler {
     return hourMs + HOUR_MS + this.#options.latenessMs + this.#options.delayMs;
   }
 
-  async #isDue(hourMs: number, untilMs: number | undefined): Promise<boolean> {
-    const isWanted = untilMs !== undefined && hourMs + HOUR_MS <= untilMs;
-    if (!isWanted && !(await this.#isDelayOver(hourMs))) return false;
-    await this.#requireClosed(hourMs);
-    return true;
-  }
-
   /** F1, the part about time: nothing that the log may still take can belong to the hour on time. */
   async #requireClosed(hourMs: number): Promise<void> {
-    this.#working = hourMs;
     const closesAtMs = hourMs + HOUR_MS + this.#options.latenessMs;
     if (this.#options.clock() < closesAtMs) {
       throw new LedgerError('hour_open', `${iso(hourMs)} is open until ${iso(closesAtMs)}`, {
@@ -294,190 +360,10 @@ export class Reconciler {
       );
     }
   }
-
-  /** F1, the part about objects. */
-  async #requireIntact(hourMs: number): Promise<void> {
-    const problems = await checkArchive(this.#options.store, this.#options.manifest, [hourMs]);
-    const first = problems.find((problem) => problem.kind !== 'orphan');
-    if (first === undefined) return;
-    throw new LedgerError('archive_damaged', `${iso(hourMs)}: ${first.message}`, {
-      hint: 'Put the object back from a copy; the hour stays as it is until the archive is whole.',
-    });
-  }
-
-  async #recount(hourMs: number): Promise<HourResult> {
-    const startedMs = monotonicMs();
-    const { warehouse, indexes, pending, takenBack } = this.#options;
-    this.#working = hourMs;
-    await this.#requireIntact(hourMs);
-    const inputDigest = this.#source.digest(hourMs);
-    const before = this.#published.get(hourMs);
-    const count = await this.#source.recount(hourMs, this.#recountBefore(before, inputDigest));
-    const change = await this.#inForce.changeOf(before, count.rows, this.#published);
-    const record = await this.#revise(hourMs, inputDigest, count, change);
-    const attempt = await warehouse.nextAttempt('hour', hourMs); // 1
-    await warehouse.writeFinalHour(hourMs, attempt, count.rows); // 2
-    await takenBack.write({ hourMs, attempt, inputDigest }, count.takenBack); // 2
-    const day = await this.#writeDay(hourMs, attempt, change); // 3
-    if (before !== undefined || hourMs < this.finalUntilMs) this.#noteLater(hourMs, count); // 4
-    await writeFinalRecord(this.#options.store, record); // 5
-    const hour: HourState = { ...record.hour, attempt, inputDigest };
-    for (const each of await this.#unpublished(record, before)) {
-      const { drift, restatements } = each;
-      const state: HourState = { ...each.hour, attempt, inputDigest };
-      await this.#publish({ hour: state, day, drift, restatements }); // 6
-    }
-    await indexes.write(hourMs, inputDigest, count.impressions); // 7
-    const keepFromMs = this.#keepFromMs();
-    indexes.prune(keepFromMs, hourMs, inputDigest);
-    takenBack.prune(keepFromMs, hour);
-    pending.remove(hourMs);
-    const kind = before === undefined ? 'final' : changed(before, hour) ? 'restated' : 'unchanged';
-    const driftAlert = kind === 'final' && hour.driftMax > this.#options.driftAlert;
-    const durationMs = monotonicMs() - startedMs;
-    const { memoryBytes } = count;
-    const result = { hour, kind, driftAlert, memoryBytes, durationMs } as const;
-    this.#options.onHour?.(result);
-    return result;
-  }
-
-  /** What is remembered of the recount in force, in derived files; null when there is nothing. */
-  #recountBefore(before: HourState | undefined, inputDigest: string): RecountBefore | null {
-    const { takenBack, indexes } = this.#options;
-    const back = before === undefined ? null : takenBack.read(before);
-    if (before === undefined || back === null) return null;
-    const isSame = before.inputDigest === inputDigest;
-    const impressions = isSame ? null : indexes.read(before.hourMs, before.inputDigest);
-    return { takenBack: back, impressions };
-  }
-
-  /** Hours before it are neither looked back into nor reached by verdicts. */
-  #keepFromMs(): number {
-    const { lookbackMs, verdictReachMs } = this.#options;
-    return this.finalUntilMs - Math.max(lookbackMs, verdictReachMs) - HOUR_MS;
-  }
-
-  /**
-   * The record of the revision to publish: an archived one with these very rows (published already,
-   * interrupted after effect 5, or found again by `rebuild`), or a new one behind the newest.
-   */
-  async #revise(
-    hourMs: number,
-    inputDigest: string,
-    count: HourRecount,
-    change: HourChange,
-  ): Promise<FinalRecord> {
-    const rowsDigest = digestRows(count.rows);
-    const published = this.#published.get(hourMs)?.revision ?? 0;
-    // Of revisions that were archived and never became visible: they lead on from the rows before.
-    const unpublished: Restatement[] = [];
-    let newest: FinalRecord | null = null;
-    for (let revision = 1; ; revision++) {
-      const known = await readFinalRecord(this.#options.store, hourMs, revision);
-      if (known === null) break;
-      newest = known;
-      if (revision > published) unpublished.push(...known.restatements);
-    }
-    if (newest?.rowsDigest === rowsDigest) return newest;
-    const revision = (newest?.hour.revision ?? 0) + 1;
-    const was = this.#published.get(hourMs) ?? newest?.hour;
-    const restated = hourMs < this.finalUntilMs || was !== undefined;
-    const cause = !restated ? 'first' : causeOf(was, inputDigest, count);
-    const finalAtMs = this.#options.clock();
-    const live = await this.#options.warehouse.liveTotals(hourMs);
-    const { drift, driftMax, liveClicks } = compareWithLive(
-      hourMs,
-      revision,
-      live,
-      count.byAdvertiser,
-    );
-    const { records, counted, duplicate, notBillable, invalid } = count;
-    const outcomes = { records, counted, duplicate, notBillable, invalid };
-    // A warehouse that was lost has no rows of a revision that the archive knows.
-    const lost = published === 0 ? newest : null;
-    const rows = lost === null ? change.before : await this.#inForce.ofLost(lost, this.#published);
-    const before = { rows: rows ?? [], restatements: lost === null ? unpublished : [] };
-    const restatements =
-      restated && rows !== null
-        ? restate({ hourMs, revision, cause, atMs: finalAtMs }, before, change.after)
-        : [];
-    return {
-      rowsDigest,
-      hour: { hourMs, revision, finalAtMs, cause, ...outcomes, liveClicks, driftMax, inputDigest },
-      drift,
-      // Late clicks and a verdict may come together: each ad is told what happened to it.
-      restatements: restatements.map((each) =>
-        count.adsOfVerdicts?.has(adKeyOf(each)) ? { ...each, cause: 'verdict' } : each,
-      ),
-    };
-  }
-
-  /**
-   * The record, and before it those of earlier revisions that the warehouse does not know (after
-   * `rebuild`, or a death after effect 5): published in order, under the one attempt whose rows are the
-   * newest, so that every revision's drift and restatements are seen.
-   */
-  async #unpublished(record: FinalRecord, before: HourState | undefined): Promise<FinalRecord[]> {
-    const records: FinalRecord[] = [];
-    for (let revision = (before?.revision ?? 0) + 1; revision < record.hour.revision; revision++) {
-      const earlier = await readFinalRecord(this.#options.store, record.hour.hourMs, revision);
-      if (earlier !== null) records.push(earlier);
-    }
-    const isNew = (before?.revision ?? 0) < record.hour.revision;
-    return [...records, isNew ? record : { ...record, drift: [], restatements: [] }];
-  }
-
-  /** The day's rows, once its last hour turns final or one of its hours changes after that. */
-  async #writeDay(hourMs: number, attempt: number, change: HourChange): Promise<DayState | null> {
-    const dayMs = hourMs - (hourMs % DAY_MS);
-    const finalUntilMs = Math.max(this.finalUntilMs, hourMs + HOUR_MS);
-    if (dayMs + DAY_MS > finalUntilMs) return null;
-    const { warehouse } = this.#options;
-    const dayAttempt = await warehouse.nextAttempt('day', dayMs);
-    if (!this.#inForce.isDayKept(dayMs)) {
-      const rows = await this.#inForce.dayRows(hourMs, change, this.#published);
-      await warehouse.writeDayRows(dayMs, dayAttempt, rows);
-      return { dayMs, attempt: dayAttempt };
-    }
-    const attempts = new Map<number, number>();
-    for (let each = dayMs; each < dayMs + DAY_MS; each += HOUR_MS) {
-      const state = this.#published.get(each);
-      if (state !== undefined) attempts.set(each, state.attempt);
-    }
-    attempts.set(hourMs, attempt);
-    await warehouse.writeFinalDay(dayMs, dayAttempt, attempts);
-    return { dayMs, attempt: dayAttempt };
-  }
-
-  /** Impressions that are new in this hour may have been billed later: those hours are looked at again. */
-  #noteLater(hourMs: number, count: HourRecount): void {
-    const before = this.#published.get(hourMs);
-    const known = before && this.#options.indexes.read(hourMs, before.inputDigest);
-    if (known !== undefined && known !== null && known.length === count.impressions.length) return;
-    const finalUntilMs = this.finalUntilMs;
-    const later = this.#source.laterHours(hourMs).filter((each) => each < finalUntilMs);
-    this.#options.pending.add(later);
-  }
-
-  async #publish(publication: Publication): Promise<void> {
-    await this.#options.warehouse.publish(publication);
-    this.#published.set(publication.hour.hourMs, publication.hour);
-  }
 }
 
-function causeOf(
-  before: Pick<HourState, 'inputDigest' | 'invalid'> | undefined,
-  inputDigest: string,
-  { adsOfVerdicts, invalid }: HourRecount,
-): string {
-  if (before?.inputDigest !== inputDigest) return 'late_clicks';
-  // Without the file of what was taken back before, the number of invalid clicks must tell.
-  const byVerdict = adsOfVerdicts === null ? invalid !== before.invalid : adsOfVerdicts.size > 0;
-  return byVerdict ? 'verdict' : 'earlier_hour_changed';
-}
-
-function changed(before: HourState, after: HourState): boolean {
-  return before.revision !== after.revision;
+function noteOf(hourMs: number): string {
+  return `hour ${iso(hourMs)}`;
 }
 
 function iso(timeMs: number): string {

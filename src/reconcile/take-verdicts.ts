@@ -2,8 +2,10 @@
  * Takes verdicts: checks them, archives those that change something, and has the final hours that
  * bill their impressions restated.
  *
- * While verdicts are taken no hour is recounted, so an hour is counted with all of a request's
- * verdicts or turns final before they are searched for in final hours; none slips between.
+ * While verdicts are taken no hour is recounted, here or in another process, so an hour is counted with
+ * all of a request's verdicts or turns final before they are searched for in final hours; none slips
+ * between. Of a process that was stopped in the midst of it the verdicts may be archived late, in
+ * another's turn: it does not search then (Q2), and the next turn does.
  *
  * The effects, and what holds if the process dies right after each:
  *   1. verdicts archived  – in force: hours that turn final now are counted with them; final ones are
@@ -25,6 +27,7 @@ import type {
   VerdictsTaken,
 } from '../verdicts/port.ts';
 import type { Reconciler } from './reconciler.ts';
+import { type Turn, unlessOvertaken } from './turns.ts';
 
 /** The reconciler that is there when it is our turn. */
 export type TakingReconciler = Pick<
@@ -56,13 +59,15 @@ export class TakeVerdicts implements Verdicts {
     const given = await checkVerdicts(rows, progress);
     progress('waiting for the recount in progress');
     return this.#options.whenWhole((reconciler) =>
-      reconciler.withoutRecounts(() => this.#store(given, reconciler, progress)),
+      reconciler.withoutRecounts('taking verdicts', (turn) =>
+        this.#store(given, { reconciler, turn }, progress),
+      ),
     );
   }
 
   async #store(
     given: readonly NewVerdict[],
-    reconciler: TakingReconciler,
+    { reconciler, turn }: { readonly reconciler: TakingReconciler; readonly turn: Turn },
     progress: VerdictProgress,
   ): Promise<VerdictsTaken> {
     const { verdicts, clock, reachMs } = this.#options;
@@ -71,8 +76,11 @@ export class TakeVerdicts implements Verdicts {
     const changes = await verdicts.changes(given);
     const { finalUntilMs } = reconciler;
     const appliesFromMs = hourOf(Math.max(0, finalUntilMs - reachMs));
-    await verdicts.append(changes, { atMs: clock(), appliesFromMs }); // 1
-    const hoursMs = await reconciler.verdictSearch.run(finalUntilMs, progress); // 2 and 3
+    await turn.assertHeld();
+    await unlessOvertaken('taking verdicts', () =>
+      verdicts.append(changes, { atMs: clock(), appliesFromMs }),
+    ); // 1
+    const hoursMs = await reconciler.verdictSearch.run(finalUntilMs, turn, progress); // 2 and 3
     const taken = given.length;
     return { taken, new: changes.length, unchanged: taken - changes.length, hoursMs };
   }

@@ -15,8 +15,9 @@ import { takeLock } from '../platform/lock.ts';
 import { createLogger } from '../platform/logger.ts';
 import { openClickLog } from './click-log.ts';
 import { ClickWorkerMetrics } from './click-metrics.ts';
-import { reportRecovery } from './ledger-parts.ts';
 import { listen } from './listen.ts';
+import { untilAborted } from './readiness.ts';
+import { reportRecovery } from './report-recovery.ts';
 import { openTelemetry } from './telemetry.ts';
 import { serveToPeers, workersMetrics } from './workers-metrics.ts';
 
@@ -75,7 +76,7 @@ export async function runClickWorker(
   const server = takeClicks(config.click, service);
   const peer = serveToPeers(workers);
   logger.info({ port: server.port, partition: index }, 'taking clicks');
-  await aborted(stop);
+  await untilAborted(stop);
   await Promise.race([server.stop(), Bun.sleep(config.click.drainMs)]);
   await Promise.race([service.drain(), Bun.sleep(config.click.drainMs)]);
   await log.close();
@@ -97,11 +98,4 @@ function takeClicks({ port, host }: Config['click'], service: ClickService) {
       fetch: (request, self) => service.fetch(request, self),
     }),
   );
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve());
-  });
 }

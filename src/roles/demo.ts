@@ -101,9 +101,10 @@ class Demo {
       await importAds(bytesOf(demoAdsNdjson()), catalog, { format: 'ndjson' });
       return createKey(catalog, systemClock, 'demo');
     });
-    await withTokens(config, (tokens) => {
+    await withTokens(config, async (tokens) => {
       for (const advertiserId of new Set(DEMO_ADS.map((ad) => ad.advertiserId))) {
-        this.#tokens.set(advertiserId, tokens.create({ scope: 'read', advertiserId }).token);
+        const { token } = await tokens.create({ scope: 'read', advertiserId });
+        this.#tokens.set(advertiserId, token);
       }
     });
     print(`imported ${DEMO_ADS.length} ads of ${this.#tokens.size} advertisers`);

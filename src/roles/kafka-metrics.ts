@@ -1,7 +1,10 @@
-/** Prometheus metrics of a click worker's Kafka log. */
+/** Prometheus metrics of the Kafka log: what a click worker publishes, and what is shipped from spools. */
 import { Counter, Gauge, type Registry } from 'prom-client';
+import type { SpoolShipper } from '../log/kafka/shipper.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { KafkaClickLog } from './kafka-log.ts';
+
+type Shippers = () => readonly SpoolShipper[];
 
 export function addKafkaMetrics(
   registry: Registry,
@@ -9,22 +12,12 @@ export function addKafkaMetrics(
   clock: Clock,
 ): void {
   const registers = [registry];
-  new Counter({
-    name: 'clickledger_kafka_records_total',
-    help: 'Clicks by what became of them: published, spooled, shipped from the spool, failed.',
-    labelNames: ['outcome'],
-    registers,
-    collect() {
-      this.reset();
-      this.inc({ outcome: 'published' }, writer.counts.published);
-      this.inc({ outcome: 'spooled' }, writer.counts.spooled);
-      this.inc({ outcome: 'failed' }, writer.counts.failed);
-      this.inc(
-        { outcome: 'shipped' },
-        shippers.reduce((sum, { shipped }) => sum + shipped, 0),
-      );
-    },
-  });
+  addRecordCounts(registry, () => ({
+    published: writer.counts.published,
+    spooled: writer.counts.spooled,
+    failed: writer.counts.failed,
+    shipped: shippedBy(shippers()),
+  }));
   new Counter({
     name: 'clickledger_kafka_expired_records_total',
     help: 'Clicks that Kafka did not acknowledge before the deadline.',
@@ -42,12 +35,39 @@ export function addKafkaMetrics(
       this.set(writer.breakerState === 'closed' ? 0 : 1);
     },
   });
+  addSpoolMetrics(registry, shippers, clock);
+}
+
+/** What a process has that only ships. */
+export function addShipperMetrics(registry: Registry, shippers: Shippers, clock: Clock): void {
+  addRecordCounts(registry, () => ({ shipped: shippedBy(shippers()) }));
+  addSpoolMetrics(registry, shippers, clock);
+}
+
+const shippedBy = (shippers: readonly SpoolShipper[]): number =>
+  shippers.reduce((sum, { shipped }) => sum + shipped, 0);
+
+function addRecordCounts(registry: Registry, counts: () => Record<string, number>): void {
+  new Counter({
+    name: 'clickledger_kafka_records_total',
+    help: 'Clicks by what became of them: published, spooled, shipped from the spool, failed.',
+    labelNames: ['outcome'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [outcome, count] of Object.entries(counts())) this.inc({ outcome }, count);
+    },
+  });
+}
+
+function addSpoolMetrics(registry: Registry, shippers: Shippers, clock: Clock): void {
+  const registers = [registry];
   new Gauge({
     name: 'clickledger_spool_backlog_records',
     help: 'Spooled clicks that are not in the topic yet.',
     registers,
     async collect() {
-      const backlogs = await Promise.all(shippers.map((each) => each.backlogRecords()));
+      const backlogs = await Promise.all(shippers().map((each) => each.backlogRecords()));
       this.set(backlogs.reduce((sum, records) => sum + records, 0));
     },
   });
@@ -57,7 +77,7 @@ export function addKafkaMetrics(
     registers,
     aggregator: 'max',
     collect() {
-      const oldest = shippers.flatMap(({ oldestAppendedAtMs }) => oldestAppendedAtMs ?? []);
+      const oldest = shippers().flatMap(({ oldestAppendedAtMs }) => oldestAppendedAtMs ?? []);
       this.set(oldest.length === 0 ? 0 : Math.max(0, clock() - Math.min(...oldest)) / 1000);
     },
   });

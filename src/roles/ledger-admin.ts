@@ -1,35 +1,27 @@
 /** What operators ask of the ledger, carried out on its parts. */
 
-import type {
-  DeadLetterView,
-  LedgerAdmin,
-  LedgerStatus,
-  PartitionStatus,
-  Progress,
-} from '../api/admin-port.ts';
+import type { LedgerAdmin, LedgerStatus, PartitionStatus, Progress } from '../api/admin-port.ts';
 import { checkArchive } from '../archive/audit.ts';
 import type { GeoLookup } from '../click/geo.ts';
-import { LEDGER_PARTITION } from '../config/paths.ts';
-import type { StoredDeadLetter } from '../counter/port.ts';
 import { OUTCOMES } from '../counting/types.ts';
 import { decodeEvent } from '../event/codec.ts';
 import { ingestRows } from '../ingest/ingest.ts';
-import { LedgerError } from '../platform/errors.ts';
 import { HourSource } from '../reconcile/hour-source.ts';
 import type { HourResult, Reconciler } from '../reconcile/reconciler.ts';
 import { verifyWarehouse } from '../reconcile/verify.ts';
 import { VerdictArchive } from '../verdicts/archive.ts';
 import { VERSION } from '../version.ts';
 import { ClickSampler, workerReader } from './click-sampler.ts';
-import { keptFrom, type Ledger } from './ledger-parts.ts';
 import { takeVerdicts } from './ledger-verdicts.ts';
+import type { LedgerView } from './ledger-view.ts';
 import { appendedAtMsOf } from './log-age.ts';
+import { redriveLetters, unknownLetter } from './redrive.ts';
+import { keptFrom } from './warehouse-ttl.ts';
 
 const RECENT_HOURS = 48;
 const HOUR_MS = 3_600_000;
-const MAX_REDRIVEN = 1_000_000;
 
-export function createLedgerAdmin(ledger: Ledger, geo: GeoLookup): LedgerAdmin {
+export function createLedgerAdmin(ledger: LedgerView, geo: GeoLookup): LedgerAdmin {
   const { parts } = ledger;
   const { deadLetters, clock, config } = parts;
   const sampler = new ClickSampler(config.click.workers, workerReader(parts.paths.run));
@@ -61,15 +53,20 @@ export function createLedgerAdmin(ledger: Ledger, geo: GeoLookup): LedgerAdmin {
       return { ...taken, hours: hoursMs.map((hourMs) => new Date(hourMs).toISOString()) };
     },
     async deadLetters(options) {
-      return deadLetters.list(options).map(viewLetter);
+      return deadLetters.list(options);
     },
     async deadLetter(id) {
-      const letter = requireLetter(deadLetters.get(id), id);
-      const event = decodeEvent(letter.bytes, 0, letter.bytes.length);
-      const bytes = letter.bytes.toString('base64');
-      return { ...viewLetter(letter), bytes, event: event === null ? null : { ...event } };
+      const [letter] = await deadLetters.read([id]);
+      if (letter === undefined) throw unknownLetter(id);
+      const { bytes, ...head } = letter;
+      const event = decodeEvent(bytes, 0, bytes.length);
+      return {
+        ...head,
+        bytes: bytes.toString('base64'),
+        event: event === null ? null : { ...event },
+      };
     },
-    redrive: (which) => redrive(ledger, which),
+    redrive: (which) => redriveLetters(parts, which),
     verify: (progress) => verify(ledger, progress),
     async rebuild(progress) {
       const { records, hours } = await ledger.rebuild((message) => progress(message));
@@ -86,48 +83,7 @@ async function recounted(
   return reconciler.reconcile(untilMs === undefined ? {} : { untilMs });
 }
 
-function viewLetter(letter: StoredDeadLetter): DeadLetterView {
-  const { id, partition, offset, appendedAtMs, reason, redrivenAtMs, bytes } = letter;
-  return { id, partition, offset, appendedAtMs, reason, redrivenAtMs, sizeBytes: bytes.length };
-}
-
-function requireLetter(letter: StoredDeadLetter | null, id: string): StoredDeadLetter {
-  if (letter !== null) return letter;
-  throw new LedgerError('dead_letter_unknown', `there is no dead letter ${id}`, {
-    hint: '"clickledger dlq list" shows those that there are.',
-  });
-}
-
-/**
- * Appends letters to the log again. A letter is marked only after its record is durable: dying in
- * between appends it once more, and dedup by impression absorbs that.
- */
-async function redrive(
-  ledger: Ledger,
-  which: { id?: string; reason?: string; all?: boolean },
-): Promise<{ redriven: number }> {
-  const { deadLetters, writer, clock } = ledger.parts;
-  const letters =
-    which.id === undefined
-      ? deadLetters
-          .list({ limit: MAX_REDRIVEN, waitingOnly: true })
-          .filter((letter) => which.all === true || letter.reason === which.reason)
-      : [requireLetter(deadLetters.get(which.id), which.id)];
-  for (const letter of letters) {
-    if (letter.redrivenAtMs !== null) {
-      throw new LedgerError('dead_letter_redriven', `dead letter ${letter.id} was redriven before`);
-    }
-    await new Promise<void>((resolve, reject) => {
-      writer.append(letter.bytes, letter.bytes.length, (error) =>
-        error ? reject(error) : resolve(),
-      );
-    });
-    deadLetters.markRedriven(letter.id, clock());
-  }
-  return { redriven: letters.length };
-}
-
-async function verify(ledger: Ledger, progress: Progress) {
+async function verify(ledger: LedgerView, progress: Progress) {
   const { store, manifest, warehouse, config } = ledger.parts;
   progress('checking the archive');
   const problems = await checkArchive(store, manifest);
@@ -147,7 +103,7 @@ async function verify(ledger: Ledger, progress: Progress) {
   return { ...result, archiveProblems };
 }
 
-async function ledgerStatus(ledger: Ledger, sampler: ClickSampler): Promise<LedgerStatus> {
+async function ledgerStatus(ledger: LedgerView, sampler: ClickSampler): Promise<LedgerStatus> {
   const { counter, reconciler } = ledger;
   const { clock, warehouse, deadLetters } = ledger.parts;
   const finalUntilMs = reconciler.finalUntilMs;
@@ -155,6 +111,7 @@ async function ledgerStatus(ledger: Ledger, sampler: ClickSampler): Promise<Ledg
   const recent = await warehouse.hours(finalUntilMs - RECENT_HOURS * HOUR_MS, finalUntilMs);
   const memory = counter.memory();
   const outcomes = counter.outcomes();
+  const waiting = await deadLetters.waiting();
   return {
     version: VERSION,
     nowMs: clock(),
@@ -163,16 +120,16 @@ async function ledgerStatus(ledger: Ledger, sampler: ClickSampler): Promise<Ledg
     asOfMs: counter.asOfMs,
     finalUntilMs,
     recentHours: recent.reverse(),
-    stuck: reconciler.stuck,
-    deadLetters: Object.fromEntries(deadLetters.waiting()),
+    stuck: ledger.stuck,
+    deadLetters: Object.fromEntries(waiting),
     counter: { ...memory, heldRows: counter.heldRows },
-    problems: problemsOf(ledger),
+    problems: problemsOf(ledger, sumOf(waiting.values())),
     clicks: await sampler.status(),
     rssBytes: process.memoryUsage().rss,
   };
 }
 
-export async function partitionStatuses(ledger: Ledger): Promise<PartitionStatus[]> {
+export async function partitionStatuses(ledger: LedgerView): Promise<PartitionStatus[]> {
   const { reader, manifest } = ledger.parts;
   const counted = new Map(ledger.counter.partitions().map((each) => [each.partition, each]));
   const statuses: PartitionStatus[] = [];
@@ -195,9 +152,9 @@ export async function partitionStatuses(ledger: Ledger): Promise<PartitionStatus
   return statuses;
 }
 
-function problemsOf(ledger: Ledger): string[] {
-  const { counter, reconciler } = ledger;
-  const { archiver, writer, deadLetters, verdicts } = ledger.parts;
+function problemsOf(ledger: LedgerView, waitingLetters: number): string[] {
+  const { counter } = ledger;
+  const { archiver, writer, verdicts } = ledger.parts;
   const problems: string[] = [];
   const { counterProblem } = ledger;
   if (counterProblem !== null) problems.push(`counting has stopped: ${counterProblem.message}`);
@@ -213,9 +170,14 @@ function problemsOf(ledger: Ledger): string[] {
   const archiving = archiver.status().lastError;
   if (archiving !== null) problems.push(`archiving: ${archiving.message}`);
   if (verdicts.problem !== null) problems.push(`verdicts: ${verdicts.problem.message}`);
-  if (reconciler.stuck !== null) problems.push(`finality: ${reconciler.stuck.reason}`);
-  if (!writer.healthy) problems.push(`partition ${LEDGER_PARTITION} of the log cannot be written`);
-  const waiting = [...deadLetters.waiting().values()].reduce((sum, n) => sum + n, 0);
-  if (waiting > 0) problems.push(`${waiting} dead letters wait: see "clickledger dlq list"`);
+  if (ledger.stuck !== null) problems.push(`finality: ${ledger.stuck.reason}`);
+  if (!writer.healthy) problems.push('the log does not take what is ingested and redriven');
+  if (waitingLetters > 0) {
+    problems.push(`${waitingLetters} dead letters wait: see "clickledger dlq list"`);
+  }
   return problems;
+}
+
+function sumOf(counts: Iterable<number>): number {
+  return [...counts].reduce((sum, count) => sum + count, 0);
 }

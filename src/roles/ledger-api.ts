@@ -1,6 +1,7 @@
 /** The API of the ledger process: which parts answer which routes. */
 import { importAds } from '../ads/import.ts';
 import { createKey, retireKey } from '../ads/keys.ts';
+import type { KeyStore } from '../ads/port.ts';
 import { accessFeature } from '../api/access-routes.ts';
 import type { LedgerAdmin } from '../api/admin-port.ts';
 import type { ImportAds } from '../api/admin-routes.ts';
@@ -14,30 +15,29 @@ import type { ErrorLog } from '../api/problem.ts';
 import { topFeature } from '../api/top-routes.ts';
 import { verdictsFeature } from '../api/verdict-routes.ts';
 import { webhooksFeature } from '../api/webhook-routes.ts';
-import type { AuditLog } from '../auth/audit-log.ts';
 import { requestLimits } from '../auth/limits.ts';
-import type { TokenStore } from '../auth/tokens.ts';
 import { consoleFeature } from '../console/serve.ts';
-import type { DisputeStore } from '../disputes/port.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { Webhooks } from '../webhooks/webhooks.ts';
 import { refuseImportOfSynced } from './catalog-sync.ts';
 import { billingOf } from './ledger-billing.ts';
 import type { LedgerMetrics } from './ledger-metrics.ts';
-import type { Ledger, LedgerParts } from './ledger-parts.ts';
+import type { LedgerParts } from './ledger-parts.ts';
 import { clicksParts } from './ledger-verdicts.ts';
+import type { LedgerView } from './ledger-view.ts';
+import type { Control } from './open-control.ts';
 import { wholeWarehouse } from './whole-warehouse.ts';
 
 export interface LedgerApiParts {
-  readonly ledger: Ledger;
-  readonly tokens: TokenStore;
-  readonly audit: AuditLog;
+  readonly ledger: LedgerView;
+  readonly control: Pick<Control, 'tokens' | 'audit' | 'disputes' | 'leases'>;
+  /** Where signing keys are made and retired. */
+  readonly keys: KeyStore;
   readonly admin: LedgerAdmin;
   readonly metrics: LedgerMetrics;
   readonly webhooks: Webhooks;
   readonly live: LiveHub;
-  readonly disputes: DisputeStore;
   readonly logger: Logger;
 }
 
@@ -46,7 +46,8 @@ export function createLedgerApi(apiParts: LedgerApiParts): Api {
 }
 
 export function ledgerApiDeps(apiParts: LedgerApiParts): ApiDeps {
-  const { ledger, tokens, audit, admin, metrics, logger } = apiParts;
+  const { ledger, admin, metrics, logger } = apiParts;
+  const { tokens, audit } = apiParts.control;
   const { parts } = ledger;
   return {
     config: parts.config.api,
@@ -83,7 +84,7 @@ function featuresOf(apiParts: LedgerApiParts): ApiFeature[] {
     clicksFeature(clicksParts(ledger)),
     topOf(apiParts),
     webhooksFeature(apiParts),
-    liveFeature({ hub: apiParts.live, tokens: apiParts.tokens }),
+    liveFeature({ hub: apiParts.live, tokens: apiParts.control.tokens }),
     consoleFeature(),
     accessOf(apiParts),
     ...billingOf(apiParts),
@@ -100,27 +101,28 @@ function topOf({ ledger }: LedgerApiParts): ApiFeature {
   });
 }
 
-function finalityOf(ledger: Ledger): Finality {
+function finalityOf(ledger: LedgerView): Finality {
   const { clock, config, archiver } = ledger.parts;
   return {
     clock,
     latenessMs: config.counting.latenessMs,
     delayMs: config.reconcile.delayMs,
-    stuck: () => ledger.reconciler.stuck,
+    stuck: () => ledger.stuck,
     coveredUntilMs: () => archiver.coveredUntilMs(),
+    liveGaps: () => ledger.liveGaps,
   };
 }
 
-function accessOf({ ledger, tokens, audit }: LedgerApiParts): ApiFeature {
+function accessOf({ ledger, control, keys }: LedgerApiParts): ApiFeature {
   const { catalog, clock } = ledger.parts;
   return accessFeature({
-    tokens,
-    audit,
+    tokens: control.tokens,
+    audit: control.audit,
     ads: catalog,
     keys: {
-      list: () => catalog.keys(),
-      create: (kid) => createKey(catalog, clock, kid),
-      retire: (which) => retireKey(catalog, clock, which),
+      list: () => keys.keys(),
+      create: (kid) => createKey(keys, clock, kid),
+      retire: (which) => retireKey(keys, clock, which),
     },
   });
 }
@@ -146,7 +148,7 @@ export function adsImporter({
 }
 
 /** Ready when live numbers are kept up to date; says what it waits for otherwise. */
-function readiness(ledger: Ledger): Response {
+function readiness(ledger: LedgerView): Response {
   const { counter } = ledger;
   if (ledger.isRebuilding) return new Response('the warehouse is being rebuilt\n', { status: 503 });
   const problem = ledger.counterProblem ?? counter.lastUpsertError;

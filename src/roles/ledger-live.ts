@@ -1,10 +1,10 @@
 /** Live counts out of the ledger's parts. */
 import { LiveHub } from '../api/live.ts';
 import type { Logger } from '../platform/logger.ts';
-import type { Ledger } from './ledger-parts.ts';
+import type { LedgerView } from './ledger-view.ts';
 import { wholeWarehouse } from './whole-warehouse.ts';
 
-export function openLiveHub(ledger: Ledger, logger: Logger): LiveHub {
+export function openLiveHub(ledger: LedgerView, logger: Logger): LiveHub {
   const { warehouse, clock } = ledger.parts;
   return new LiveHub({
     warehouse: wholeWarehouse(warehouse, ledger),

@@ -5,8 +5,8 @@ import type { HourResult } from '../reconcile/reconciler.ts';
 import { addApiMetrics } from './api-metrics.ts';
 import { type DefineGauge, gaugesIn } from './gauge.ts';
 import { partitionStatuses } from './ledger-admin.ts';
-import type { Ledger } from './ledger-parts.ts';
-import { perScrape } from './per-scrape.ts';
+import type { LedgerView } from './ledger-view.ts';
+import { perScrape, unlessAway } from './per-scrape.ts';
 import { addProcessMetrics, type ProcessMetricsOptions } from './process-metrics.ts';
 import { addStorageMetrics } from './storage-metrics.ts';
 
@@ -21,7 +21,7 @@ export interface LedgerMetrics {
 const RECOUNT_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800];
 
 export function createLedgerMetrics(
-  ledger: () => Ledger,
+  ledger: () => LedgerView,
   spans: ProcessMetricsOptions['spans'],
 ): LedgerMetrics {
   const registry = new Registry();
@@ -33,8 +33,18 @@ export function createLedgerMetrics(
   return { registry, hour, request: addApiMetrics(registry) };
 }
 
+/** What a role that neither counts nor archives knows: others tell the rest, each of its own part. */
+export function addRoleLedgerMetrics(
+  registry: Registry,
+  ledger: () => LedgerView,
+): Pick<LedgerMetrics, 'hour' | 'registry'> {
+  deadLetterMetric(registry, ledger);
+  finalityMetrics(ledger, gaugesIn(registry));
+  return { registry, hour: hourMetrics(registry, ledger) };
+}
+
 /** What recounting an hour brought. */
-function hourMetrics(registry: Registry, ledger: () => Ledger): LedgerMetrics['hour'] {
+function hourMetrics(registry: Registry, ledger: () => LedgerView): LedgerMetrics['hour'] {
   const registers = [registry];
   new Gauge({
     name: 'clickledger_drift_ratio',
@@ -78,7 +88,7 @@ function hourMetrics(registry: Registry, ledger: () => Ledger): LedgerMetrics['h
 }
 
 /** What counting reads: backlog, age, watermark. */
-function logMetrics(registry: Registry, ledger: () => Ledger): void {
+function logMetrics(registry: Registry, ledger: () => LedgerView): void {
   const registers = [registry];
   const partitions = perScrape(() => partitionStatuses(ledger()));
   new Gauge({
@@ -125,7 +135,7 @@ function logMetrics(registry: Registry, ledger: () => Ledger): void {
   });
 }
 
-function countingMetrics(registry: Registry, ledger: () => Ledger): void {
+function countingMetrics(registry: Registry, ledger: () => LedgerView): void {
   const registers = [registry];
   const gauge = gaugesIn(registry);
   new Counter({
@@ -140,22 +150,28 @@ function countingMetrics(registry: Registry, ledger: () => Ledger): void {
       }
     },
   });
+  deadLetterMetric(registry, ledger);
+  finalityMetrics(ledger, gauge);
+  stateMetrics(ledger, gauge);
+}
+
+function deadLetterMetric(registry: Registry, ledger: () => LedgerView): void {
   new Gauge({
     name: 'clickledger_dead_letters',
     help: 'Dead letters that wait, by reason.',
     labelNames: ['reason'],
-    registers,
-    collect() {
+    registers: [registry],
+    async collect() {
+      const waiting = await unlessAway(() => ledger().parts.deadLetters.waiting());
+      if (waiting === null) return;
       this.reset();
-      for (const [reason, count] of ledger().parts.deadLetters.waiting())
-        this.set({ reason }, count);
+      for (const [reason, count] of waiting) this.set({ reason }, count);
     },
   });
-  stateMetrics(ledger, gauge);
 }
 
-/** Gauges that read one number of the ledger's state. */
-function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {
+/** How far what others read is. */
+function finalityMetrics(ledger: () => LedgerView, gauge: DefineGauge): void {
   const nowMs = () => ledger().parts.clock();
   const ageSeconds = (timeMs: number) => (timeMs === 0 ? 0 : Math.max(0, nowMs() - timeMs) / 1000);
   gauge('final_until_age_seconds', 'Age of the end of the last final hour; 0 when none is.', () =>
@@ -165,8 +181,17 @@ function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {
     ageSeconds(ledger().counter.asOfMs),
   );
   gauge('finality_stuck', '1 while the next hour cannot turn final for a reason.', () =>
-    ledger().reconciler.stuck === null ? 0 : 1,
+    ledger().stuck === null ? 0 : 1,
   );
+  gauge(
+    'invalid_impressions',
+    'Impressions whose verdict in force is that their click is invalid.',
+    () => ledger().parts.verdicts.table.invalid,
+  );
+}
+
+/** Gauges that read one number of the counter's state. */
+function stateMetrics(ledger: () => LedgerView, gauge: DefineGauge): void {
   gauge('counter_stopped', '1 when counting has stopped on an error.', () =>
     ledger().counterProblem === null ? 0 : 1,
   );
@@ -174,11 +199,6 @@ function stateMetrics(ledger: () => Ledger, gauge: DefineGauge): void {
     'held_rows',
     'Changed rows that the warehouse has not taken yet.',
     () => ledger().counter.heldRows,
-  );
-  gauge(
-    'invalid_impressions',
-    'Impressions whose verdict in force is that their click is invalid.',
-    () => ledger().parts.verdicts.table.invalid,
   );
   gauge('claims', 'Impressions remembered for dedup.', () => ledger().counter.memory().claims);
   gauge(

@@ -3,40 +3,39 @@
  * The only place that knows which adapters a one-machine ledger is made of.
  */
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import type { AdCatalog } from '../ads/port.ts';
 import { Archiver } from '../archive/archiver.ts';
 import { loadManifest, type Manifest } from '../archive/manifest.ts';
 import type { ObjectStore } from '../archive/port.ts';
-import { type DataPaths, dataPaths, LEDGER_PARTITION } from '../config/paths.ts';
+import { type DataPaths, dataPaths } from '../config/paths.ts';
 import type { Config } from '../config/schema.ts';
 import { Counter } from '../counter/counter.ts';
 import { openJournalLog } from '../counter/disk/journal-log.ts';
 import type { DeadLetterStore, JournalLog } from '../counter/port.ts';
 import { openDeadLetters } from '../counter/sqlite/dead-letters.ts';
 import { removeOldSegments } from '../log/disk/retention.ts';
-import { DiskLogWriter } from '../log/disk/writer.ts';
-import type { ClickLogReader } from '../log/port.ts';
+import type { ClickLogReader, ClickLogWriter } from '../log/port.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { type Lock, takeLock } from '../platform/lock.ts';
 import type { Logger } from '../platform/logger.ts';
 import { Evidence, type EvidenceOptions } from '../reconcile/evidence.ts';
-import { HourIndexes } from '../reconcile/hour-index.ts';
-import { PendingHours } from '../reconcile/pending-hours.ts';
-import { type HourResult, Reconciler } from '../reconcile/reconciler.ts';
-import type { KeptFrom } from '../reconcile/rows-in-force.ts';
-import { TakenBackFiles } from '../reconcile/taken-back.ts';
-import { SearchedVerdicts } from '../reconcile/verdict-search.ts';
+import type { HourResult, Reconciler, StuckHour } from '../reconcile/reconciler.ts';
 import { VerdictArchive } from '../verdicts/archive.ts';
 import type { Warehouse } from '../warehouse/port.ts';
+import type { ArchiveView, LedgerView } from './ledger-view.ts';
+import { openLedgerWriter } from './ledger-writer.ts';
 import { openLogReader } from './log-reader.ts';
 import { Loop } from './loop.ts';
+import { newReconciler } from './new-reconciler.ts';
+import { openLocalWork } from './open-control.ts';
 import { openStore } from './open-store.ts';
 import { openWarehouse } from './open-warehouse.ts';
 import { RebuildMarker } from './rebuild-marker.ts';
+import { requireNoMove, SharedFacts } from './shared-facts.ts';
 import type { Telemetry } from './telemetry.ts';
+import { WAREHOUSE_TTL } from './warehouse-ttl.ts';
 
 export interface LedgerParts {
   readonly config: Config;
@@ -45,34 +44,33 @@ export interface LedgerParts {
   readonly logger: Logger;
   readonly catalog: AdCatalog;
   readonly reader: ClickLogReader;
-  /** Writer of the ledger's own partition. */
-  readonly writer: DiskLogWriter;
+  /** Takes what is ingested and redriven. */
+  readonly writer: ClickLogWriter;
+  /** Acknowledged records that it lacked when it was opened. */
+  readonly lostRecords: number;
   readonly warehouse: Warehouse;
   readonly deadLetters: DeadLetterStore;
   readonly store: ObjectStore;
   readonly manifest: Manifest;
-  readonly archiver: Archiver;
+  readonly archiver: ArchiveView;
   readonly verdicts: VerdictArchive;
   /** Null while nothing is traced. */
   readonly telemetry: Telemetry | null;
 }
 
-/** Minute rows are kept for 90 days, hour rows for three years, day rows for ever. */
-const MINUTE_TTL_DAYS = 90;
-const HOUR_TTL_DAYS = 3 * 366;
-/** Rows within a day of their end are not counted on: reading and writing take their time. */
-const TTL_MARGIN_DAYS = 1;
 const COUNTER_RESTART_MS = 2_000;
 const RETENTION_INTERVAL_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
-export class Ledger {
+export class Ledger implements LedgerView {
   readonly parts: LedgerParts;
   readonly evidence: Evidence;
   /** Opened anew by `rebuild`: do not keep them. */
   counter!: Counter;
   reconciler!: Reconciler;
   readonly #lock: Lock;
+  readonly #archiver: Archiver;
+  #facts!: SharedFacts;
   readonly #onHour: (result: HourResult) => void;
   readonly #rebuild: RebuildMarker;
   #upserts = 0;
@@ -83,8 +81,13 @@ export class Ledger {
   #counterFailure: Error | null = null;
   #counterRun: Promise<void> = Promise.resolve();
 
-  private constructor(parts: LedgerParts, lock: Lock, onHour: (result: HourResult) => void) {
+  private constructor(
+    parts: LedgerParts & { readonly archiver: Archiver },
+    lock: Lock,
+    onHour: (result: HourResult) => void,
+  ) {
     this.parts = parts;
+    this.#archiver = parts.archiver;
     this.#lock = lock;
     this.#onHour = (result) => {
       this.#publications++;
@@ -112,8 +115,7 @@ export class Ledger {
       'ledger',
       'Another ledger works on this data folder; commands reach it while "clickledger up" runs.',
     );
-    const ttl = { minuteTtlDays: MINUTE_TTL_DAYS, hourTtlDays: HOUR_TTL_DAYS };
-    const warehouse = await openWarehouse(config, ttl);
+    const warehouse = await openWarehouse(config, WAREHOUSE_TTL);
     const reader = await openLogReader(config, paths, logger);
     const store = await openStore(config, clock, logger);
     const manifest = await loadManifest(store);
@@ -129,13 +131,13 @@ export class Ledger {
     });
     const deadLetters = openDeadLetters(paths.deadLetters);
     const base = { config, paths, clock, logger, warehouse, reader, store, manifest, archiver };
-    const parts: LedgerParts = {
+    const parts = {
       ...base,
       telemetry: options.telemetry ?? null,
       deadLetters,
       verdicts: await VerdictArchive.open(store),
       catalog: openLmdbCatalog({ dir: paths.catalog, readOnly: false }),
-      writer: openLedgerWriter(config, paths, clock, logger),
+      ...(await openLedgerWriter(config, { paths, clock, logger })),
     };
     const ledger = new Ledger(parts, lock, options.onHour ?? (() => {}));
     await ledger.#openDerived();
@@ -147,7 +149,16 @@ export class Ledger {
     const { parts } = this;
     this.counter = await newCounter(parts, () => this.#upserts++);
     await this.counter.open();
-    this.reconciler = newReconciler(parts, this.#onHour, () => this.settle());
+    const work = openLocalWork(parts.paths, parts.clock, 'the ledger');
+    this.#facts = new SharedFacts(work.state);
+    this.reconciler = newReconciler(parts, {
+      ...work,
+      onHour: this.#onHour,
+      settle: () => this.settle(),
+      coveredUntilMs: () => this.#archiver.coveredUntilMs(),
+      // What is archived here is in the manifest at once.
+      refresh: async () => {},
+    });
     await this.reconciler.open();
   }
 
@@ -158,9 +169,10 @@ export class Ledger {
     const { reconcile, archive } = parts.config;
     this.#loops = [
       new Loop('archiver', Math.min(500, archive.rotateMs), async () => {
-        await parts.archiver.pass();
+        await this.#archiver.pass();
       }),
       new Loop('reconciler', reconcile.intervalMs, async () => {
+        await requireNoMove(this.#facts);
         await this.reconciler.reconcile();
       }),
       new Loop('retention', RETENTION_INTERVAL_MS, async () => this.#removeOldSegments()),
@@ -227,6 +239,15 @@ export class Ledger {
     return false;
   }
 
+  get stuck(): StuckHour | null {
+    return this.reconciler.stuck;
+  }
+
+  /** A log that has lost what was not counted stops the one counter that there is. */
+  get liveGaps(): readonly [] {
+    return [];
+  }
+
   /** Rises whenever live rows change. */
   get upserts(): number {
     return this.#upserts;
@@ -248,7 +269,7 @@ export class Ledger {
 
   /** Archives what the log holds and has the stream's rows written. */
   async settle(): Promise<void> {
-    await this.parts.archiver.flush();
+    await this.#archiver.flush();
     if (this.isRunning) await this.#awaitStream();
     else await this.counter.catchUp();
   }
@@ -301,10 +322,9 @@ export class Ledger {
   async #rebuildAll(
     progress: (message: string) => void,
   ): Promise<{ records: number; hours: number }> {
-    const { parts } = this;
     const wasRunning = this.isRunning;
     progress('archiving what the log holds');
-    await parts.archiver.flush();
+    await this.#archiver.flush();
     // What changed a final hour is restated now: once its old rows are gone nobody knows `before`.
     // A counter that cannot go on is why somebody rebuilds; it must not stand in the way.
     if (this.counterProblem === null) await this.reconciler.reconcile();
@@ -357,7 +377,7 @@ export class Ledger {
     await parts.reader.close();
     await parts.warehouse.close();
     await parts.catalog.close();
-    parts.deadLetters.close();
+    await parts.deadLetters.close();
     this.#lock.release();
   }
 }
@@ -370,28 +390,6 @@ function sleepUnlessAborted(ms: number, signal: AbortSignal): Promise<void> {
       resolve();
     });
   });
-}
-
-function openLedgerWriter(config: Config, paths: DataPaths, clock: Clock, logger: Logger) {
-  const writer = new DiskLogWriter({
-    logDir: paths.log,
-    partition: LEDGER_PARTITION,
-    segmentBytes: config.log.segmentBytes,
-    clock,
-    onHealth: (error) => logger[error === null ? 'info' : 'error']({ err: error }, 'log health'),
-  });
-  reportRecovery(writer, logger);
-  return writer;
-}
-
-/** Says what opening a partition had to repair; silent after a clean stop. */
-export function reportRecovery(writer: DiskLogWriter, logger: Logger): void {
-  const { tornBytes, tornPath, lostRecords } = writer.recovery;
-  const { partition } = writer;
-  if (lostRecords > 0) {
-    logger.error({ partition, lostRecords }, 'the disk lost acknowledged records');
-  }
-  if (tornBytes > 0) logger.warn({ partition, tornBytes, tornPath }, 'cut a torn tail of the log');
 }
 
 /**
@@ -424,40 +422,6 @@ async function newCounter(parts: LedgerParts, onUpsert: () => void): Promise<Cou
     tracer: parts.telemetry?.countTracer() ?? null,
     onError: (error, what) => logger.error({ err: error }, `${what} failed`),
   });
-}
-
-function newReconciler(
-  parts: LedgerParts,
-  onHour: (result: HourResult) => void,
-  settle: () => Promise<void>,
-): Reconciler {
-  const { config, paths, store, manifest, warehouse, clock, archiver } = parts;
-  return new Reconciler({
-    store,
-    manifest,
-    warehouse,
-    clock,
-    indexes: new HourIndexes(paths.recountIndex),
-    pending: new PendingHours(join(paths.recountIndex, 'pending.json')),
-    takenBack: new TakenBackFiles(join(paths.recountIndex, 'taken-back')),
-    searched: new SearchedVerdicts(join(paths.recountIndex, 'verdicts-searched.json')),
-    verdicts: parts.verdicts,
-    verdictReachMs: config.reconcile.verdictReachMs,
-    delayMs: config.reconcile.delayMs,
-    lookbackMs: config.reconcile.lookbackMs,
-    driftAlert: config.reconcile.driftAlert,
-    keptFrom: () => keptFrom(clock()),
-    latenessMs: config.counting.latenessMs,
-    coveredUntilMs: () => archiver.coveredUntilMs(),
-    settle,
-    onHour,
-  });
-}
-
-/** From when on the warehouse still has every row of its tiers. */
-export function keptFrom(nowMs: number): KeptFrom {
-  const from = (days: number): number => nowMs - (days - TTL_MARGIN_DAYS) * 24 * HOUR_MS;
-  return { minuteMs: from(MINUTE_TTL_DAYS), hourMs: from(HOUR_TTL_DAYS) };
 }
 
 /** Refuses a data folder that was never set up: a command must not make one by a typing error. */

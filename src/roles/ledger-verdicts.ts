@@ -3,9 +3,9 @@ import type { ClicksParts } from '../api/clicks-routes.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { TakeVerdicts } from '../reconcile/take-verdicts.ts';
 import type { Verdicts } from '../verdicts/port.ts';
-import type { Ledger } from './ledger-parts.ts';
+import type { LedgerView } from './ledger-view.ts';
 
-export function takeVerdicts(ledger: Ledger): Verdicts {
+export function takeVerdicts(ledger: LedgerView): Verdicts {
   const { verdicts, clock, config } = ledger.parts;
   return new TakeVerdicts({
     verdicts,
@@ -22,7 +22,7 @@ export function takeVerdicts(ledger: Ledger): Verdicts {
   });
 }
 
-export function clicksParts(ledger: Ledger): ClicksParts {
+export function clicksParts(ledger: LedgerView): ClicksParts {
   return {
     evidence: ledger.evidence,
     finalUntilMs: () => ledger.reconciler.finalUntilMs,

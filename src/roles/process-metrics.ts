@@ -9,9 +9,19 @@ const SPAN_RESULTS = ['sent', 'failed', 'dropped'] as const;
 
 type SpanCounts = Readonly<Record<(typeof SPAN_RESULTS)[number], number>>;
 
+export type RoleName =
+  | 'click'
+  | 'ledger'
+  | 'catalog'
+  | 'counter'
+  | 'archiver'
+  | 'reconciler'
+  | 'api'
+  | 'shipper';
+
 export interface ProcessMetricsOptions {
   readonly registry: Registry;
-  readonly role: 'click' | 'ledger';
+  readonly role: RoleName;
   /** Null while nothing is traced. */
   readonly spans: () => SpanCounts | null;
 }

@@ -1,11 +1,11 @@
 /** Prometheus metrics of what the ledger stores: how far the archive is behind, and room on the disk. */
 import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
-import type { Ledger } from './ledger-parts.ts';
+import type { LedgerView } from './ledger-view.ts';
 import { appendedAtMsOf } from './log-age.ts';
 import { perScrape } from './per-scrape.ts';
 
-export function addStorageMetrics(registry: Registry, ledger: () => Ledger): void {
+export function addStorageMetrics(registry: Registry, ledger: () => LedgerView): void {
   const registers = [registry];
   new Gauge({
     name: 'clickledger_archive_lag_seconds',
@@ -27,7 +27,7 @@ export function addStorageMetrics(registry: Registry, ledger: () => Ledger): voi
   });
   new Gauge({
     name: 'clickledger_ledger_log_healthy',
-    help: "1 while the ledger's own partition of the log can be written: ingest and redrive.",
+    help: '1 while the log takes what is ingested and redriven.',
     registers,
     collect() {
       this.set(ledger().parts.writer.healthy ? 1 : 0);
@@ -38,13 +38,13 @@ export function addStorageMetrics(registry: Registry, ledger: () => Ledger): voi
     help: 'Acknowledged records that the log lacked when it was opened last.',
     registers,
     collect() {
-      this.set(ledger().parts.writer.recovery.lostRecords);
+      this.set(ledger().parts.lostRecords);
     },
   });
   addDiskMetrics(registry, ledger);
 }
 
-async function oldestUnarchivedAtMs({ parts }: Ledger, nowMs: number): Promise<number> {
+async function oldestUnarchivedAtMs({ parts }: LedgerView, nowMs: number): Promise<number> {
   const { reader, manifest } = parts;
   let oldestMs = nowMs;
   for (const partition of await reader.partitions()) {
@@ -55,7 +55,7 @@ async function oldestUnarchivedAtMs({ parts }: Ledger, nowMs: number): Promise<n
   return oldestMs;
 }
 
-function addDiskMetrics(registry: Registry, ledger: () => Ledger): void {
+function addDiskMetrics(registry: Registry, ledger: () => LedgerView): void {
   const disk = perScrape(() => statfs(ledger().parts.paths.root));
   new Gauge({
     name: 'clickledger_data_disk_bytes',

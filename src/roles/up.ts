@@ -1,23 +1,24 @@
 /**
- * `clickledger up`: starts the click workers and the ledger as processes of their own, keeps them
- * running, and stops them in order.
+ * `clickledger up`: starts the click workers and the ledger (or, where roles run on their own, this
+ * machine's share of them) as processes of their own, keeps them running, and stops them in order.
  *
  * U1 One `up` per data folder: a second one is refused before it touches anything.
  * U2 A process that ends on its own is started again, sooner the longer it ran before.
- * U3 Stopping first ends the click workers (they finish what they have taken), then the ledger.
+ * U3 Stopping first ends the click workers (they finish what they have taken), then the others.
  * U4 A worker whose supervisor is gone stops by itself: its standard input ends.
  */
 import { mkdirSync } from 'node:fs';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { ensureFirstKey } from '../ads/keys.ts';
-import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import { dataPaths } from '../config/paths.ts';
 import type { Config } from '../config/schema.ts';
 import { monotonicMs, shiftedClock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { takeLock } from '../platform/lock.ts';
 import { createLogger, type Logger } from '../platform/logger.ts';
+import { withKeys } from './access.ts';
+import { untilAborted } from './readiness.ts';
 
 const RESTART_MIN_MS = 200;
 const RESTART_MAX_MS = 10_000;
@@ -116,44 +117,76 @@ export async function runUp(
   mkdirSync(paths.root, { recursive: true, mode: 0o700 });
   const lock = takeLock(paths.run, 'up', 'Another "clickledger up" runs on this data folder.');
   await requireFreePorts(config);
-  await createFirstKey(config, print);
-  const configJson = JSON.stringify(config);
-  const role = (niceness: number, name: string, ...args: string[]): ChildSpec => ({
-    name: [name, ...args].join('-'),
-    niceness,
-    args: ['run-role', name, ...args, '--config-json', '-'],
-    firstLine: configJson,
-  });
-  const ledger = new Child(role(LEDGER_NICENESS, 'ledger'), logger);
+  await createFirstKey(config, logger, print);
   const workers = Array.from(
     { length: config.click.workers },
-    (_, index) => new Child(role(0, 'click', String(index)), logger),
+    (_, index) => new Child(childOf(config, { name: 'click', index, niceness: 0 }), logger),
   );
-  for (const child of [...workers, ledger]) child.start();
-  for (const child of [...workers, ledger])
+  const others = otherRoles(config).map((spec) => new Child(spec, logger));
+  for (const child of [...others, ...workers]) child.start();
+  for (const child of [...others, ...workers])
     logger.info({ pid: child.pid }, `started ${child.spec.name}`);
   print(`clicks  http://localhost:${config.click.port}/v1/c   (${workers.length} workers)`);
   print(`API     http://localhost:${config.api.port}/`);
   print(`data    ${paths.root}`);
   print('Stop with Ctrl-C.');
-  await new Promise<void>((resolve) => {
-    if (stop.aborted) resolve();
-    else stop.addEventListener('abort', () => resolve());
-  });
+  await untilAborted(stop);
   logger.info('stopping');
   await Promise.all(workers.map((worker) => worker.stop())); // U3
-  await ledger.stop();
+  await Promise.all(others.map((other) => other.stop()));
   lock.release();
   logger.info('stopped');
 }
 
+function childOf(
+  config: Config,
+  role: { readonly name: string; readonly index?: number; readonly niceness: number },
+): ChildSpec {
+  const args = role.index === undefined ? [role.name] : [role.name, String(role.index)];
+  return {
+    name: args.join('-'),
+    niceness: role.niceness,
+    args: ['run-role', ...args, '--config-json', '-'],
+    firstLine: JSON.stringify(config),
+  };
+}
+
+/** Everything but the click workers: the ledger, or the roles that share its work with other machines. */
+function otherRoles(config: Config): ChildSpec[] {
+  const niceness = LEDGER_NICENESS;
+  if (config.control.kind === 'sqlite') return [childOf(config, { name: 'ledger', niceness })];
+  const counters = Array.from({ length: config.counter.workers }, (_, index) => index);
+  const roles: { readonly name: string; readonly index?: number }[] = [
+    { name: 'catalog' },
+    ...counters.map((index) => ({ name: 'counter', index })),
+    { name: 'archiver' },
+    { name: 'reconciler' },
+    { name: 'api' },
+  ];
+  return roles.map((role, at) => childOf(withRolePort(config, at), { ...role, niceness }));
+}
+
+/** Roles of one machine listen on ports that follow each other. */
+function withRolePort(config: Config, at: number): Config {
+  const { role } = config;
+  return { ...config, role: { ...role, port: role.port === 0 ? 0 : role.port + at } };
+}
+
 /** The two-command start must be able to sign a link. */
-async function createFirstKey(config: Config, print: (line: string) => void): Promise<void> {
-  const paths = dataPaths(config.dataDir);
-  const catalog = openLmdbCatalog({ dir: paths.catalog, readOnly: false });
-  const key = await ensureFirstKey(catalog, shiftedClock(config.clockOffsetMs));
-  if (key !== null) print(`created the signing key ${key.kid}; see "clickledger key list"`);
-  await catalog.close();
+async function createFirstKey(
+  config: Config,
+  logger: Logger,
+  print: (line: string) => void,
+): Promise<void> {
+  const clock = shiftedClock(config.clockOffsetMs);
+  try {
+    const key = await withKeys(config, (keys) => ensureFirstKey(keys, clock));
+    if (key !== null) print(`created the signing key ${key.kid}; see "clickledger key list"`);
+  } catch (error) {
+    // Clicks on links that this machine has keys for are taken all the same.
+    if (!(error instanceof LedgerError) || error.kind !== 'retry') throw error;
+    logger.warn({ err: error }, 'whether there is a signing key cannot be seen now');
+  }
 }
 
 /**

@@ -6,8 +6,8 @@
  *  1. A version has its record exactly when both of its files are stored: the record is its commit.
  *  2. A version with a record never changes. Other numbers are a new version, which names the one
  *     before; versions have no holes.
- *  3. One process makes statements (the ledger), one at a time (`builds.ts`): an object of a version
- *     without a record is what a dead process left, and may be replaced.
+ *  3. One process makes a statement at a time (`builds.ts`; among several, whoever holds its claim): an
+ *     object of a version without a record is what a dead process left, and may be replaced.
  *
  * The effects of `create`, and what holds when the process dies right after each:
  *
@@ -75,7 +75,17 @@ export interface StatementParts {
   readonly isMoving?: (fromMs: number, toMs: number) => boolean;
   readonly clock: Clock;
   readonly limits?: StatementLimits;
+  /** Keeps other processes from making the same statement; absent where there are none. */
+  readonly claim?: ClaimStatement;
 }
+
+/** Runs `build` while nobody else makes the statement; `requireHeld` throws once somebody else may. */
+export type ClaimStatement = <T>(
+  id: string,
+  build: (requireHeld: () => Promise<void>) => Promise<T>,
+) => Promise<T>;
+
+const unclaimed: ClaimStatement = (_id, build) => build(async () => {});
 
 export function openStatements(parts: StatementParts): Statements {
   return new StoredStatements(parts);
@@ -94,10 +104,16 @@ class StoredStatements implements Statements {
   async create(asked: Period): Promise<{ statement: Statement; created: boolean }> {
     const period = toPeriod(asked);
     this.#finalUntil(period);
-    return this.#builds.run(period.advertiserId, () => this.#build(period));
+    const claim = this.#parts.claim ?? unclaimed;
+    return this.#builds.run(period.advertiserId, () =>
+      claim(statementId(period), (requireHeld) => this.#build(period, requireHeld)),
+    );
   }
 
-  async #build(period: Period): Promise<{ statement: Statement; created: boolean }> {
+  async #build(
+    period: Period,
+    requireHeld: () => Promise<void>,
+  ): Promise<{ statement: Statement; created: boolean }> {
     const { warehouse, isMoving } = this.#parts;
     const finalUntilMs = this.#finalUntil(period);
     const id = statementId(period);
@@ -111,6 +127,7 @@ class StoredStatements implements Statements {
     }
     const before = latest?.version ?? null;
     const version = (before ?? 0) + 1;
+    await requireHeld();
     const files = await this.#writeFiles({ ...period, id, version }, numbers);
     const record: StatementRecord = {
       id,
@@ -124,6 +141,7 @@ class StoredStatements implements Statements {
       createdAtMs: this.#parts.clock(),
       files,
     };
+    await requireHeld();
     // 3
     await this.#parts.store.putIfAbsent(objectName(id, version, 'json'), encodeRecord(record));
     return { statement: record, created: true };

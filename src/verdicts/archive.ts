@@ -37,6 +37,8 @@ export class VerdictArchive implements VerdictLookup {
   #sequence = 0;
   #appliesFromMs = 0;
   problem: LedgerError | null = null;
+  /** Objects are added one after the other (V1), whoever asks. */
+  #adding: Promise<unknown> = Promise.resolve();
 
   private constructor(store: ObjectStore) {
     this.#store = store;
@@ -77,10 +79,20 @@ export class VerdictArchive implements VerdictLookup {
   }
 
   /**
-   * Takes in objects that are in the store and not in the table: those of an `append` whose answer was
-   * lost. Without it the next one would want their name for other bytes.
+   * Takes in objects that are in the store and not in the table: those of another process, and those
+   * of an `append` whose answer was lost. Without it the next one would want their name for other bytes.
    */
-  async catchUp(): Promise<void> {
+  catchUp(): Promise<void> {
+    return this.#inTurn(() => this.#catchUp());
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#adding.then(work);
+    this.#adding = result.catch(() => {});
+    return result;
+  }
+
+  async #catchUp(): Promise<void> {
     this.requireWhole();
     while ((await this.#store.get(verdictsName(this.#sequence + 1))) !== null) {
       await this.#load(this.#sequence + 1);
@@ -104,8 +116,18 @@ export class VerdictArchive implements VerdictLookup {
     return changes;
   }
 
-  /** Stores verdicts, in objects that each are a commit; `appliesFromMs` may only rise. */
-  async append(
+  /**
+   * Stores verdicts, in objects that each are a commit; `appliesFromMs` may only rise. Throws
+   * `object_differs` when another process has stored verdicts since the last `catchUp`.
+   */
+  append(
+    rows: readonly NewVerdict[],
+    at: { readonly atMs: number; readonly appliesFromMs: number },
+  ): Promise<void> {
+    return this.#inTurn(() => this.#append(rows, at));
+  }
+
+  async #append(
     rows: readonly NewVerdict[],
     at: { readonly atMs: number; readonly appliesFromMs: number },
   ): Promise<void> {

@@ -3,11 +3,14 @@
  * Adapters: `chdb/` (one machine), `clickhouse/` (a server or cluster); the SQL and the client are one.
  *
  * W1 Live and final rows lie in different tables; the stream writes only live, the recount only final.
- * W2 A live row is the full count under its natural key with a rising version: the highest wins.
+ * W2 A live row is the full count under its natural key with a version that rises in its shard: the
+ *    highest wins, whoever wrote it and whenever it arrives.
  * W3 Final rows carry the `attempt` that wrote them. They are seen only once `publish` names that
  *    attempt for their hour: a half-written attempt is never visible and is written again under
  *    another number.
  * W4 `publish` is one insert of one block: hour and day become visible together or not at all.
+ * W5 Of an hour's publications the highest (revision, attempt) is in force, of a day's the highest
+ *    attempt, in whatever order they arrive: one that was overtaken changes nothing when it comes late.
  */
 import type { Device } from '../event/click-event.ts';
 
@@ -26,6 +29,12 @@ export interface LiveRow extends MinuteKey {
   readonly shard: number;
   /** The full count, never a delta. */
   readonly clicks: number;
+}
+
+/** Live rows that carry one version. */
+export interface LiveBatch {
+  readonly rows: readonly LiveRow[];
+  readonly version: number;
 }
 
 export interface FinalRow extends MinuteKey {
@@ -169,12 +178,25 @@ export interface Warehouse {
   migrate(): Promise<void>;
   /** Upserts full counts (W2). `version` must rise with every call. */
   upsertLive(rows: readonly LiveRow[], version: number): Promise<void>;
-  /** The highest version any live row carries, 0 when there is none. */
-  maxLiveVersion(): Promise<number>;
+  /**
+   * Upserts the full counts of many shards at once: few large inserts, since each insert is a part that
+   * the engine must merge. The versions of a shard must rise from call to call; up to 2^53 they are exact.
+   */
+  upsertLiveBatches(batches: readonly LiveBatch[]): Promise<void>;
+  /** The highest version that any live row carries, or any of one shard; 0 when there is none. */
+  maxLiveVersion(shard?: number): Promise<number>;
   /** Live clicks per advertiser of the hour `[hourMs, hourMs + 1 h)`. */
   liveTotals(hourMs: number): Promise<Map<string, number>>;
-  /** A number no earlier attempt for this hour or day has used, failed attempts included. */
-  nextAttempt(tier: 'hour' | 'day', startMs: number): Promise<number>;
+  /**
+   * A number no earlier attempt for this hour or day has used, failed attempts included. Of what the
+   * tables know as the highest number, `reserve` makes one that no other process is given; without it
+   * only this process may ask.
+   */
+  nextAttempt(
+    tier: 'hour' | 'day',
+    startMs: number,
+    reserve?: (highest: number) => Promise<number>,
+  ): Promise<number>;
   /** Writes the minute and hour rows of one attempt (W3); rows all lie in the hour. */
   writeFinalHour(hourMs: number, attempt: number, rows: readonly FinalRow[]): Promise<void>;
   /**
@@ -188,6 +210,7 @@ export interface Warehouse {
   ): Promise<void>;
   /** Writes a day's rows as they are given, for days whose hour rows may have expired. */
   writeDayRows(dayMs: number, attempt: number, rows: readonly FinalRow[]): Promise<void>;
+  /** Throws LedgerError `publication_overtaken` when a later one is known here already (W5). */
   publish(publication: Publication): Promise<void>;
   /** Published hours in `[fromMs, toMs)`, latest revision each, ascending. */
   hours(fromMs: number, toMs: number): Promise<HourState[]>;
@@ -212,7 +235,10 @@ export interface Warehouse {
   metrics(query: MetricsQuery, finalUntilMs: number): Promise<MetricsPage>;
   /** The values with the most clicks, out of the same rows as `metrics`. */
   top(query: TopQuery, finalUntilMs: number): Promise<Top>;
-  /** Reads again which attempts are in force; a process that does not publish itself needs it. */
+  /**
+   * Reads again which attempts are in force, also after a `reset` elsewhere; for a process that is not
+   * the only one to publish. Costs one small read while nothing has changed.
+   */
   refresh(): Promise<void>;
   /** Removes every row and state (for `rebuild`). */
   reset(): Promise<void>;

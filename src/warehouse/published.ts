@@ -14,7 +14,7 @@ import type { DayState, HourState } from './port.ts';
 
 /** The attempt in force per unit: `base`, but for the units listed; attempt 0 was never written. */
 export interface Visibility {
-  readonly base: 0 | 1;
+  readonly base: number;
   readonly startsMs: readonly number[];
   readonly attempts: readonly number[];
 }
@@ -25,11 +25,13 @@ export class PublishedStates {
   #firstHourMs = Number.POSITIVE_INFINITY;
   #endMs = Number.NEGATIVE_INFINITY;
 
-  clear(): void {
+  /** What there is now, whatever was known before: for tables that were emptied. */
+  replace(hours: readonly HourState[], days: readonly DayState[]): void {
     this.#hours = new Map();
     this.#days = new Map();
     this.#firstHourMs = Number.POSITIVE_INFINITY;
     this.#endMs = Number.NEGATIVE_INFINITY;
+    this.apply(hours, days);
   }
 
   apply(hours: readonly HourState[], days: readonly DayState[]): void {
@@ -85,13 +87,25 @@ export class PublishedStates {
         previousMs = ms;
       }
     }
-    const exceptions = published.filter(([, attempt]) => attempt !== 1).concat(unpublished);
-    // Name the fewer: the exceptions to "attempt 1", or all that is published.
-    return exceptions.length <= published.length ? listed(1, exceptions) : listed(0, published);
+    const usual = mostFrequent(published.map(([, attempt]) => attempt));
+    const exceptions = published.filter(([, attempt]) => attempt !== usual).concat(unpublished);
+    // Name the fewer: the exceptions to the usual attempt, or all that is published.
+    return exceptions.length <= published.length ? listed(usual, exceptions) : listed(0, published);
   }
 }
 
-function listed(base: 0 | 1, units: readonly [number, number][]): Visibility {
+/** Mostly 1; after the warehouse was built again, mostly the next. Of equally many the lowest. */
+function mostFrequent(attempts: readonly number[]): number {
+  const counts = new Map<number, number>();
+  for (const attempt of attempts) counts.set(attempt, (counts.get(attempt) ?? 0) + 1);
+  let [usual, most] = [1, 0];
+  for (const [attempt, count] of counts) {
+    if (count > most || (count === most && attempt < usual)) [usual, most] = [attempt, count];
+  }
+  return usual;
+}
+
+function listed(base: number, units: readonly [number, number][]): Visibility {
   return { base, startsMs: units.map(([ms]) => ms), attempts: units.map(([, attempt]) => attempt) };
 }
 

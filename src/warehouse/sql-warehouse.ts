@@ -11,11 +11,13 @@
  *    may be inserted again with their version: the second time changes nothing.
  * S3 A published day never outlives its hours: an hour of a published day is published again only
  *    together with a new attempt of that day.
- * S4 One process writes; attempt numbers and live versions are not made for two.
+ * S4 Live rows may be written by several processes: their versions decide (W2). Attempt numbers and
+ *    publications are not made for two at a time, unless attempts are reserved in a place that all
+ *    share (`nextAttempt`): then one that was overtaken may still write what it had begun (W3, W5).
  */
 import type { ClickHouseClient, ClickHouseSettings } from '@clickhouse/client';
 import type { Clock } from '../platform/clock.ts';
-import { assert } from '../platform/errors.ts';
+import { assert, LedgerError } from '../platform/errors.ts';
 import { DAY_MS, floorTo, HOUR_MS } from './buckets.ts';
 import { engineError, queryError } from './engine-error.ts';
 import { migrate } from './migrate.ts';
@@ -24,6 +26,7 @@ import type {
   DriftRow,
   FinalRow,
   HourState,
+  LiveBatch,
   LiveRow,
   MetricsPage,
   MetricsQuery,
@@ -73,7 +76,12 @@ export const IN_PROCESS: EngineManners = {
 export class SqlWarehouse implements Warehouse {
   readonly #parts: SqlWarehouseParts;
   readonly #published = new PublishedStates();
-  #lastVersion = 0;
+  /** Version that was given out last, per shard. */
+  readonly #lastVersions = new Map<number, number>();
+  /** Rises when a publication begins and when it is known here. */
+  #publications = 0;
+  /** What the states in memory were read from. */
+  #stateMark = '';
   /** Attempts are reserved one after the other (S1). */
   #reserving: Promise<unknown> = Promise.resolve();
 
@@ -88,21 +96,43 @@ export class SqlWarehouse implements Warehouse {
   }
 
   async refresh(): Promise<void> {
+    const publications = this.#publications;
+    // First, so that what comes between the two is read by the next call.
+    const mark = JSON.stringify(await this.#rows(read.finalityMarkSql()));
+    if (mark === this.#stateMark) return;
     const { hours, days } = read.toStates(await this.#rows(read.finalitySql()));
-    this.#published.apply(hours, days);
+    if (publications === this.#publications) {
+      this.#published.replace(hours, days);
+      this.#stateMark = mark;
+    } else {
+      // A publication of our own may be missing from what was read.
+      this.#published.apply(hours, days);
+    }
   }
 
   async upsertLive(rows: readonly LiveRow[], version: number): Promise<void> {
-    assert(version > this.#lastVersion, 'the version of live rows rises with every upsert');
-    this.#lastVersion = version;
+    await this.upsertLiveBatches([{ rows, version }]);
+  }
+
+  async upsertLiveBatches(batches: readonly LiveBatch[]): Promise<void> {
+    for (const batch of batches) this.#noteVersion(batch);
     const { repeat, settings } = this.#parts.live;
-    for (const insert of write.liveInserts(rows, version)) {
+    for (const insert of write.liveInserts(batches)) {
       await repeat(() => this.#insert(insert, settings));
     }
   }
 
-  async maxLiveVersion(): Promise<number> {
-    const rows = await this.#rows(read.maxLiveVersionSql());
+  #noteVersion({ rows, version }: LiveBatch): void {
+    assert(Number.isSafeInteger(version), 'a version is a whole number that is exact');
+    for (const shard of new Set(rows.map((row) => row.shard))) {
+      const last = this.#lastVersions.get(shard) ?? 0;
+      assert(version > last, 'the version of live rows rises with every upsert of a shard');
+      this.#lastVersions.set(shard, version);
+    }
+  }
+
+  async maxLiveVersion(shard?: number): Promise<number> {
+    const rows = await this.#rows(read.maxLiveVersionSql(shard));
     return toCount(rows[0]![0]);
   }
 
@@ -112,11 +142,17 @@ export class SqlWarehouse implements Warehouse {
     return new Map(rows.map((row) => [String(row[0]), toCount(row[1])]));
   }
 
-  nextAttempt(tier: 'hour' | 'day', startMs: number): Promise<number> {
+  nextAttempt(
+    tier: 'hour' | 'day',
+    startMs: number,
+    reserve = async (highest: number) => highest + 1,
+  ): Promise<number> {
     assert(startMs % (tier === 'hour' ? HOUR_MS : DAY_MS) === 0, 'an attempt is for a whole unit');
     const reserved = this.#reserving.then(async () => {
       const rows = await this.#rows(read.maxAttemptSql(tier, startMs));
-      const attempt = toCount(rows[0]![0]) + 1;
+      const highest = toCount(rows[0]![0]);
+      const attempt = await reserve(highest);
+      assert(attempt > highest, 'an attempt has a number that was not used');
       await this.#insertAll([write.attemptInsert(tier, startMs, attempt)]);
       return attempt;
     });
@@ -154,13 +190,16 @@ export class SqlWarehouse implements Warehouse {
   }
 
   async publish(publication: Publication): Promise<void> {
+    this.#refuseOvertaken(publication);
     this.#checkPublication(publication);
+    this.#publications++;
     // 1, 2. Dead after either: the rows carry an attempt that is not published and stay unseen.
     await this.#insertAll(write.driftInserts(publication));
     await this.#insertAll(write.restatementInserts(publication));
     // 3. Dead after this: published; the next start reads it.
     await this.#insertAll([write.finalityInsert(publication)]);
     // 4. This process answers from the new attempts.
+    this.#publications++;
     this.#published.apply([publication.hour], publication.day === null ? [] : [publication.day]);
   }
 
@@ -243,13 +282,28 @@ export class SqlWarehouse implements Warehouse {
       const query = truncateTable(table, this.#parts.layout);
       await this.#command({ query, query_params: {} });
     }
-    this.#published.clear();
-    this.#lastVersion = 0;
+    this.#published.replace([], []);
+    this.#stateMark = '';
+    this.#lastVersions.clear();
   }
 
   async close(): Promise<void> {
     await this.#reserving;
     await this.#parts.close();
+  }
+
+  /** W5. It would lose anyway; and whoever makes it should know that somebody else is at it. */
+  #refuseOvertaken({ hour, day }: Publication): void {
+    const known = this.#published.hour(hour.hourMs);
+    const knownDay = this.#published.day(floorTo(hour.hourMs, DAY_MS));
+    const isOvertaken =
+      hour.revision < (known?.revision ?? 0) ||
+      (day !== null && day.attempt < (knownDay?.attempt ?? 0));
+    if (!isOvertaken) return;
+    const at = new Date(hour.hourMs).toISOString();
+    throw new LedgerError('publication_overtaken', `a later revision of ${at} is published`, {
+      kind: 'retry',
+    });
   }
 
   #checkPublication({ hour, day, drift, restatements }: Publication): void {
@@ -266,7 +320,6 @@ export class SqlWarehouse implements Warehouse {
     if (day !== null) {
       assertAttempt(day.attempt);
       assert(day.dayMs === dayMs, 'a publication is of an hour and of its own day');
-      assert(day.attempt >= (known?.attempt ?? 0), 'the attempt of a day rises');
     }
     for (const row of [...drift, ...restatements]) {
       assert(

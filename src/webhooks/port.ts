@@ -1,12 +1,16 @@
 /**
  * Webhooks: who is told about what, what waits to be sent, and what was tried.
- * Adapter: `sqlite/`, in the control file.
+ * Adapters: `sqlite/`, in the control file; `postgres/`, for several processes at once.
  *
  * W1 An event is in a webhook's outbox once per key, for ever: whatever finds the same thing again
  *    (a replay, a rebuild, a second look after a crash) adds nothing.
  * W2 An event's id is a function of webhook and key. A receiver that was sent one twice, even by a
  *    ledger that was restored from a backup, can tell.
- * W3 A waiting event leaves the outbox's queue only with the attempt that settled it, in one step.
+ * W3 A waiting event leaves the outbox's queue only with the attempt that settled it, in one step, and
+ *    stays settled. One process sends at a time; one that was stopped and goes on may send again what
+ *    another has sent meanwhile, and changes nothing of what that one has recorded.
+ *
+ * What one call reads is bounded: by MAX_WEBHOOKS, by a page, or by what the caller asks about.
  */
 export const WEBHOOK_EVENTS = [
   'hour.final',
@@ -96,30 +100,89 @@ export interface DeadLettersTold {
   readonly atMs: number;
 }
 
+/** An entry of an outbox, as it is copied from one store to another. */
+export interface OutboxEntry {
+  readonly key: string;
+  readonly eventId: string;
+  readonly type: SentEventType;
+  /** Null once it is settled. */
+  readonly body: string | null;
+  readonly enqueuedAtMs: number;
+  readonly attempts: number;
+  readonly nextAtMs: number;
+  /** Null while it waits. */
+  readonly outcome: Exclude<DeliveryOutcome, 'failed'> | null;
+  readonly settledAtMs: number | null;
+}
+
 export interface WebhookStore {
-  /** The secret is given here and nowhere else, but to the sender. */
-  create(webhook: NewWebhook): { webhook: Webhook; secret: string };
-  /** Oldest first. */
-  list(): Webhook[];
-  get(id: string): Webhook | null;
-  secretOf(id: string): string | null;
+  /**
+   * The secret is given here and nowhere else, but to the sender. Throws LedgerError `webhooks_full`
+   * when there are MAX_WEBHOOKS.
+   */
+  create(webhook: NewWebhook): Promise<{ webhook: Webhook; secret: string }>;
+  /** All of them, oldest first. */
+  list(): Promise<Webhook[]>;
+  get(id: string): Promise<Webhook | null>;
+  secretOf(id: string): Promise<string | null>;
   /** With its outbox and log; true when there was one. */
-  remove(id: string): boolean;
-  /** Keys that a webhook's outbox has or had. */
-  keys(webhookId: string): Set<string>;
+  remove(id: string): Promise<boolean>;
+  /** Those of the given keys that the webhook's outbox has or had; give some thousand at most. */
+  known(webhookId: string, keys: readonly string[]): Promise<Set<string>>;
   /** Adds what is not there yet (W1), all or nothing; returns how many were new. */
-  enqueue(webhookId: string, events: readonly WebhookEvent[], nowMs: number): number;
-  deadLettersTold(webhookId: string): DeadLettersTold;
-  /** Notes what was told, and enqueues the event that tells it, in one step. */
-  tellDeadLetters(webhookId: string, told: DeadLettersTold, event: WebhookEvent | null): void;
-  /** The event of a webhook that has been due for longest. */
-  due(webhookId: string, nowMs: number): WaitingEvent | null;
-  /** Logs an attempt and settles its event, or puts it off until `retryAtMs` (W3). */
-  record(event: WaitingEvent, delivery: Delivery, retryAtMs: number | null): void;
-  /** Logs an attempt that no event waits for: a test. */
-  log(delivery: Delivery): void;
-  /** Newest first, those before the given id. */
-  deliveries(webhookId: string, page: { limit: number; before: number | null }): StoredDelivery[];
-  backlog(webhookId: string): Backlog;
-  close(): void;
+  enqueue(webhookId: string, events: readonly WebhookEvent[], nowMs: number): Promise<number>;
+  deadLettersTold(webhookId: string): Promise<DeadLettersTold>;
+  /**
+   * Notes what was told, and enqueues the event that tells it, in one step. Does nothing when a later
+   * time was noted: by another process, while this one was stopped.
+   */
+  tellDeadLetters(
+    webhookId: string,
+    told: DeadLettersTold,
+    event: WebhookEvent | null,
+  ): Promise<void>;
+  /** Of each of these webhooks the event that has been due for longest, if one is. */
+  due(webhookIds: readonly string[], nowMs: number): Promise<WaitingEvent[]>;
+  /**
+   * Logs an attempt and settles its event, or puts it off until `retryAtMs` (W3). An event that was
+   * settled meanwhile stays as it is, as does a failed one that was tried again meanwhile.
+   */
+  record(event: WaitingEvent, delivery: Delivery, retryAtMs: number | null): Promise<void>;
+  /** Logs an attempt that no event waits for: a test. Nothing when the webhook is gone. */
+  log(delivery: Delivery): Promise<void>;
+  /** Newest first, those before the given id, at most `limit` of the DELIVERIES_KEPT. */
+  deliveries(
+    webhookId: string,
+    page: { limit: number; before: number | null },
+  ): Promise<StoredDelivery[]>;
+  /** Of the webhooks for which something waits. */
+  backlogs(): Promise<ReadonlyMap<string, Backlog>>;
+  close(): Promise<void>;
+}
+
+/** Where webhooks are copied from. */
+export interface WebhookSource
+  extends Pick<WebhookStore, 'list' | 'secretOf' | 'deadLettersTold' | 'deliveries'> {
+  /** By key, those after the given one, at most `limit`. */
+  outbox(webhookId: string, page: { limit: number; after: string | null }): Promise<OutboxEntry[]>;
+}
+
+/** A webhook with all that is its own but the outbox. */
+export interface WholeWebhook {
+  readonly webhook: Webhook;
+  readonly secret: string;
+  readonly told: DeadLettersTold;
+  /** Oldest first. */
+  readonly deliveries: readonly Delivery[];
+}
+
+/** Where they are copied to. */
+export interface WebhookTarget {
+  /** False when it is there already, and stays as it is. Throws `webhooks_full` like `create`. */
+  restore(whole: WholeWebhook): Promise<boolean>;
+  /**
+   * Adds to an outbox what it has not. An entry that is there stays as it is, unless it waits here and
+   * was settled there. Returns how many were added or settled.
+   */
+  restoreOutbox(webhookId: string, entries: readonly OutboxEntry[]): Promise<number>;
 }

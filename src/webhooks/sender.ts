@@ -51,42 +51,61 @@ export function backoffMs(failures: number, random: () => number): number {
 export class WebhookSender {
   readonly #options: SenderOptions;
   readonly #busy = new Map<string, Promise<void>>();
+  /** Webhooks whose outboxes are being looked into. */
+  readonly #looking = new Set<string>();
   readonly #restUntilMs = new Map<string, number>();
-  readonly #stop = new AbortController();
+  /** Of what is sent until it is stopped; then there is another one. */
+  #stop = new AbortController();
 
   constructor(options: SenderOptions) {
     this.#options = options;
   }
 
-  /** Starts sending what is due, and does not wait for it. */
-  sendDue(webhooks: readonly Webhook[]): void {
-    for (const { id } of webhooks) {
-      if (this.#busy.has(id) || this.#stop.signal.aborted) continue;
-      if ((this.#restUntilMs.get(id) ?? 0) > this.#options.clock()) continue;
-      this.#restUntilMs.delete(id);
-      const first = this.#options.store.due(id, this.#options.clock());
-      if (first === null) continue;
-      const sending = this.#sendAll(first)
-        .catch((error: unknown) => this.#rest(id, error))
-        .finally(() => this.#busy.delete(id));
-      this.#busy.set(id, sending);
-    }
-  }
-
-  async #sendAll(first: WaitingEvent): Promise<void> {
+  /** Finds out what is due and starts sending it; does not wait until it is sent. */
+  async sendDue(webhooks: readonly Webhook[]): Promise<void> {
+    const free = webhooks.map(({ id }) => id).filter((id) => this.#isFree(id));
+    if (free.length === 0) return;
     const { store, clock } = this.#options;
-    let event: WaitingEvent | null = first;
-    while (event !== null) {
-      const result: PostResult = await this.#post(event, event.attempts + 1); // 1
-      // Stopped in the middle: whether it arrived is not known, so it is sent again.
-      if (this.#stop.signal.aborted && result.status === null) return;
-      this.#record(event, result); // 2
-      if (this.#stop.signal.aborted) return;
-      event = store.due(event.webhookId, clock());
+    const stop = this.#stop.signal;
+    for (const id of free) this.#looking.add(id);
+    try {
+      for (const event of await store.due(free, clock())) this.#start(event, stop);
+    } finally {
+      for (const id of free) this.#looking.delete(id);
     }
   }
 
-  #record(event: WaitingEvent, result: PostResult): void {
+  #isFree(id: string): boolean {
+    if (this.#busy.has(id) || this.#looking.has(id)) return false;
+    if ((this.#restUntilMs.get(id) ?? 0) > this.#options.clock()) return false;
+    this.#restUntilMs.delete(id);
+    return true;
+  }
+
+  #start(first: WaitingEvent, stop: AbortSignal): void {
+    // Stopped while the store was asked.
+    if (stop.aborted) return;
+    const id = first.webhookId;
+    const sending = this.#sendAll(first, stop)
+      .catch((error: unknown) => this.#rest(id, error))
+      .finally(() => this.#busy.delete(id));
+    this.#busy.set(id, sending);
+  }
+
+  async #sendAll(first: WaitingEvent, stop: AbortSignal): Promise<void> {
+    const { store, clock } = this.#options;
+    let event: WaitingEvent | undefined = first;
+    while (event !== undefined) {
+      const result: PostResult = await this.#post(event, event.attempts + 1, stop); // 1
+      // Stopped in the middle: whether it arrived is not known, so it is sent again.
+      if (stop.aborted && result.status === null) return;
+      await this.#record(event, result); // 2
+      if (stop.aborted) return;
+      [event] = await store.due([event.webhookId], clock());
+    }
+  }
+
+  async #record(event: WaitingEvent, result: PostResult): Promise<void> {
     const { store, clock, random, maxAttempts, giveUpAfterMs } = this.#options;
     const nowMs = clock();
     const attempt = event.attempts + 1;
@@ -94,7 +113,7 @@ export class WebhookSender {
     const isLast = attempt >= maxAttempts || retryAtMs >= event.enqueuedAtMs + giveUpAfterMs;
     const outcome = result.error === null ? 'delivered' : isLast ? 'given_up' : 'failed';
     const delivery = deliveryOf(event, { attempt, atMs: nowMs, outcome, result });
-    store.record(event, delivery, outcome === 'failed' ? retryAtMs : null);
+    await store.record(event, delivery, outcome === 'failed' ? retryAtMs : null);
     this.#options.onDelivery?.(delivery);
   }
 
@@ -106,7 +125,7 @@ export class WebhookSender {
   /** One attempt at once, outside the outbox; null when the webhook is not there. */
   async test(webhook: Webhook): Promise<Delivery | null> {
     const { store, clock } = this.#options;
-    const secret = store.secretOf(webhook.id);
+    const secret = await store.secretOf(webhook.id);
     if (secret === null) return null;
     const nowMs = clock();
     const eventId = `evt_${randomBytes(16).toString('hex')}`;
@@ -127,14 +146,14 @@ export class WebhookSender {
       attempts: 0,
       enqueuedAtMs: nowMs,
     };
-    const result = await this.#post(event, 1);
+    const result = await this.#post(event, 1, this.#stop.signal);
     const outcome = result.error === null ? 'delivered' : 'failed';
     const delivery = deliveryOf(event, { attempt: 1, atMs: clock(), outcome, result });
-    if (store.get(webhook.id) !== null) store.log(delivery);
+    await store.log(delivery);
     return delivery;
   }
 
-  #post(event: WaitingEvent, attempt: number): Promise<PostResult> {
+  #post(event: WaitingEvent, attempt: number, signal: AbortSignal): Promise<PostResult> {
     const { clock, timeoutMs, allowPrivate } = this.#options;
     const unixSeconds = Math.floor(clock() / 1000);
     return this.#options.post(event.url, {
@@ -148,7 +167,7 @@ export class WebhookSender {
       body: event.body,
       timeoutMs,
       allowPrivate,
-      signal: this.#stop.signal,
+      signal,
     });
   }
 
@@ -157,10 +176,11 @@ export class WebhookSender {
     while (this.#busy.size > 0) await Promise.all(this.#busy.values());
   }
 
-  /** Breaks off what is on the way. */
+  /** Breaks off what is on the way: for good, or until `sendDue` is asked again. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.idle();
+    this.#stop = new AbortController();
   }
 }
 

@@ -26,13 +26,15 @@ export interface WatcherOptions {
   readonly store: WebhookStore;
   readonly warehouse: Pick<Warehouse, 'hours' | 'drift' | 'restatements'>;
   /** Dead letters that wait, by reason. */
-  readonly deadLetters: () => ReadonlyMap<string, number>;
+  readonly deadLetters: () => Promise<ReadonlyMap<string, number>>;
   readonly finalUntilMs: () => number;
   readonly driftAlert: number;
   readonly clock: Clock;
 }
 
 const HOUR_MS = 3_600_000;
+/** Hours that are looked at together: what is asked of the store and held is bounded by them. */
+const HOURS_AT_ONCE = 500;
 /** Told at most this often that dead letters wait. */
 const DEAD_LETTERS_EVERY_MS = HOUR_MS;
 
@@ -50,7 +52,7 @@ export class WebhookWatcher {
 
   /** Looks for hours that are published and not told; returns how many events were new. */
   async hours(webhooks: readonly Webhook[]): Promise<number> {
-    const { store, warehouse, clock } = this.#options;
+    const { warehouse } = this.#options;
     if (webhooks.length === 0) return 0;
     const toldTo = webhooks.map(({ id }) => id).join();
     // A webhook that was registered while the last look was on its way may be owed some of its hours.
@@ -58,30 +60,43 @@ export class WebhookWatcher {
     this.#toldTo = toldTo;
     const published = await warehouse.hours(0, Number.MAX_SAFE_INTEGER);
     const changed = published.filter((hour) => this.#told.get(hour.hourMs) !== hour.revision);
-    if (changed.length === 0) return 0;
-    // Kept up to date below: a webhook's keys are read once, not once for every hour.
-    const keys = new Map(webhooks.map(({ id }) => [id, store.keys(id)]));
     let added = 0;
-    for (const hour of changed) {
+    for (let from = 0; from < changed.length; from += HOURS_AT_ONCE) {
+      added += await this.#tell(webhooks, changed.slice(from, from + HOURS_AT_ONCE));
+    }
+    return added;
+  }
+
+  async #tell(webhooks: readonly Webhook[], hours: readonly HourState[]): Promise<number> {
+    const { store, clock } = this.#options;
+    const known = new Map<string, ReadonlySet<string>>();
+    for (const webhook of webhooks) {
+      const keys = hours.flatMap((hour) => this.#newestKeys(webhook, hour));
+      known.set(webhook.id, keys.length === 0 ? new Set() : await store.known(webhook.id, keys));
+    }
+    let added = 0;
+    for (const hour of hours) {
       const evidence = new Map<string | null, Promise<Evidence>>();
       for (const webhook of webhooks) {
-        if (!this.#isMissing(webhook, hour, keys.get(webhook.id)!)) continue;
+        const has = known.get(webhook.id)!;
+        if (this.#newestKeys(webhook, hour).every((key) => has.has(key))) continue;
         const events = await this.#eventsOf(webhook, hour, evidence);
-        added += store.enqueue(webhook.id, events, clock()); // 2
+        added += await store.enqueue(webhook.id, events, clock()); // 2
       }
       this.#told.set(hour.hourMs, hour.revision);
     }
     return added;
   }
 
-  #isMissing(webhook: Webhook, hour: HourState, keys: ReadonlySet<string>): boolean {
+  /** Keys of what the hour's newest revision may have to tell. */
+  #newestKeys(webhook: Webhook, hour: HourState): string[] {
     const { hourMs, revision } = hour;
-    if (tellsFinal(webhook, hour) && !keys.has(hourKey('hour.final', hourMs))) return true;
-    if (mayTellRestated(webhook, hour) && !keys.has(restatedKey(hourMs, revision))) return true;
-    return (
-      mayTellDrift(webhook, hour, this.#options.driftAlert) &&
-      !keys.has(hourKey('drift.exceeded', hourMs))
-    );
+    const { driftAlert } = this.#options;
+    return [
+      ...(tellsFinal(webhook, hour) ? [hourKey('hour.final', hourMs)] : []),
+      ...(mayTellRestated(webhook, hour) ? [restatedKey(hourMs, revision)] : []),
+      ...(mayTellDrift(webhook, hour, driftAlert) ? [hourKey('drift.exceeded', hourMs)] : []),
+    ];
   }
 
   async #eventsOf(
@@ -118,20 +133,20 @@ export class WebhookWatcher {
    * Tells that dead letters wait: when there are some and were none, and again when they have become
    * more, at most once an hour.
    */
-  deadLetters(webhooks: readonly Webhook[]): void {
+  async deadLetters(webhooks: readonly Webhook[]): Promise<void> {
     const { store, clock } = this.#options;
     const subscribed = webhooks.filter(({ events }) => events.includes('dlq.not_empty'));
     if (subscribed.length === 0) return;
-    const byReason = this.#options.deadLetters();
+    const byReason = await this.#options.deadLetters();
     const waiting = [...byReason.values()].reduce((sum, count) => sum + count, 0);
     for (const { id } of subscribed) {
       const nowMs = clock();
-      const told = store.deadLettersTold(id);
+      const told = await store.deadLettersTold(id);
       if (waiting < told.count) {
-        store.tellDeadLetters(id, { count: waiting, atMs: told.atMs }, null);
+        await store.tellDeadLetters(id, { count: waiting, atMs: told.atMs }, null);
       } else if (waiting > told.count && nowMs - told.atMs >= DEAD_LETTERS_EVERY_MS) {
         const event = deadLetterEvent(byReason, waiting, nowMs);
-        store.tellDeadLetters(id, { count: waiting, atMs: nowMs }, event);
+        await store.tellDeadLetters(id, { count: waiting, atMs: nowMs }, event);
       }
     }
   }

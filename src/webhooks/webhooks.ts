@@ -36,6 +36,7 @@ export interface WebhookRequest {
   readonly advertiserId: string | null;
 }
 
+const NONE: Backlog = { waiting: 0, oldestAtMs: null };
 const LOOK_EVERY_MS = 60_000;
 const DEAD_LETTERS_EVERY_MS = 30_000;
 
@@ -50,7 +51,7 @@ export class Webhooks {
     this.#options = options;
   }
 
-  create(request: WebhookRequest): { webhook: Webhook; secret: string } {
+  async create(request: WebhookRequest): Promise<{ webhook: Webhook; secret: string }> {
     const { store, clock, finalUntilMs, isRebuilding } = this.#options;
     const { events, advertiserId } = request;
     const url = webhookUrl(request.url);
@@ -76,26 +77,28 @@ export class Webhooks {
     });
   }
 
-  list(): Webhook[] {
-    return this.#options.store.list();
+  /** All of them, oldest first, with what waits for each. */
+  async list(): Promise<(Webhook & Backlog)[]> {
+    const { store } = this.#options;
+    const [webhooks, backlogs] = await Promise.all([store.list(), store.backlogs()]);
+    return webhooks.map((webhook) => ({ ...webhook, ...(backlogs.get(webhook.id) ?? NONE) }));
   }
 
-  backlog(id: string): Backlog {
-    return this.#options.store.backlog(id);
+  async remove(id: string): Promise<void> {
+    if (!(await this.#options.store.remove(id))) throw unknown(id);
   }
 
-  remove(id: string): void {
-    if (!this.#options.store.remove(id)) throw unknown(id);
-  }
-
-  deliveries(id: string, page: { limit: number; before: number | null }): StoredDelivery[] {
-    if (this.#options.store.get(id) === null) throw unknown(id);
+  async deliveries(
+    id: string,
+    page: { limit: number; before: number | null },
+  ): Promise<StoredDelivery[]> {
+    if ((await this.#options.store.get(id)) === null) throw unknown(id);
     return this.#options.store.deliveries(id, page);
   }
 
   /** Sends a test event now and waits for what comes of it. */
   async test(id: string): Promise<Delivery> {
-    const webhook = this.#options.store.get(id);
+    const webhook = await this.#options.store.get(id);
     if (webhook === null) throw unknown(id);
     if (this.#testing.has(id)) {
       throw new LedgerError('webhook_test_running', `A test of ${id} is on its way.`, {
@@ -114,13 +117,13 @@ export class Webhooks {
 
   async round(): Promise<void> {
     const { store, sender, watcher, clock, isRebuilding } = this.#options;
-    const webhooks = store.list();
+    const webhooks = await store.list();
     // Before the look: what it may have to wait for is none of what is due already.
-    sender.sendDue(webhooks);
+    await sender.sendDue(webhooks);
     if (webhooks.length === 0 || isRebuilding()) return;
     const nowMs = clock();
     if (nowMs - this.#deadLettersAtMs >= DEAD_LETTERS_EVERY_MS) {
-      watcher.deadLetters(webhooks);
+      await watcher.deadLetters(webhooks);
       this.#deadLettersAtMs = nowMs;
     }
     const publications = this.#options.publications();
@@ -129,15 +132,14 @@ export class Webhooks {
       this.#lookedAtMs = nowMs;
       await watcher.hours(webhooks);
     }
-    sender.sendDue(webhooks);
+    await sender.sendDue(webhooks);
   }
 
   /** Events that wait, over all webhooks, and since when the oldest does. */
-  totalBacklog(): Backlog {
+  async totalBacklog(): Promise<Backlog> {
     let waiting = 0;
     let oldestAtMs: number | null = null;
-    for (const { id } of this.list()) {
-      const each = this.backlog(id);
+    for (const each of (await this.#options.store.backlogs()).values()) {
       waiting += each.waiting;
       if (each.oldestAtMs === null) continue;
       oldestAtMs = Math.min(oldestAtMs ?? each.oldestAtMs, each.oldestAtMs);
@@ -145,9 +147,12 @@ export class Webhooks {
     return { waiting, oldestAtMs };
   }
 
-  async close(): Promise<void> {
+  /**
+   * Breaks off what is on the way: for good, or until the next round. Of several processes one has the
+   * rounds; it stops here when it may not be the one any more.
+   */
+  async pause(): Promise<void> {
     await this.#options.sender.stop();
-    this.#options.store.close();
   }
 }
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { KafkaLogReader } from '../../src/log/kafka/reader.ts';
 import type { KafkaBroker } from '../support/kafka.ts';
 import { countLog, Load, until } from '../support/kafka-clicks.ts';
-import { KafkaWorld, type WriterParts } from '../support/kafka-world.ts';
+import { FIRST, KafkaWorld, type WriterParts } from '../support/kafka-world.ts';
 
 let world: KafkaWorld;
 beforeAll(async () => {
@@ -32,7 +32,7 @@ class Tail {
     while (!this.#stopped) {
       for (let partition = 0; partition < this.records.length; partition++) {
         const from = this.records[partition]!;
-        for (const { firstOffset, count } of await reader.read(partition, from, 65_536)) {
+        for (const { firstOffset, count } of await reader.read(FIRST + partition, from, 65_536)) {
           expect(firstOffset).toBeLessThanOrEqual(this.records[partition]!);
           this.records[partition] = firstOffset + count;
         }

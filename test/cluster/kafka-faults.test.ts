@@ -6,12 +6,14 @@ import { join } from 'node:path';
 import { KafkaCluster } from '../../src/log/kafka/cluster.ts';
 import { readPosition, writePosition } from '../../src/log/kafka/position-file.ts';
 import { Publisher } from '../../src/log/kafka/publisher.ts';
+import { KafkaTopicWriter, type TopicWriterOptions } from '../../src/log/kafka/topic-writer.ts';
 import { KafkaLogWriter, WRITER_DEFAULTS } from '../../src/log/kafka/writer.ts';
 import type { ClickLogWriter } from '../../src/log/port.ts';
 import { systemClock } from '../../src/platform/clock.ts';
+import { LedgerError } from '../../src/platform/errors.ts';
 import { append, appendBytes, readAll } from '../conformance/log-suite.ts';
 import { clickOf, countLog, Load, until } from '../support/kafka-clicks.ts';
-import { KafkaWorld } from '../support/kafka-world.ts';
+import { FIRST, KafkaWorld } from '../support/kafka-world.ts';
 
 /** A spool write, on a machine that does other things as well. */
 const FSYNC_MS = 450;
@@ -24,7 +26,6 @@ afterEach(() => world.servers.brokers[0]!.thaw());
 afterAll(() => world?.stop());
 
 const brokenSpool: ClickLogWriter = {
-  partition: 0,
   healthy: false,
   append: () => {
     throw new Error('the disk is full');
@@ -138,6 +139,69 @@ describe('a broker that is away', () => {
   });
 });
 
+describe('a writer without a spool', () => {
+  async function topicWriter(options: Partial<TopicWriterOptions> = {}) {
+    const topic = await world.topic({ partitions: 1 });
+    const { publisher, cluster } = await world.publisher(topic);
+    const closeConnections = (): Promise<void> => cluster.close();
+    return { topic, writer: new KafkaTopicWriter({ publisher, closeConnections, ...options }) };
+  }
+
+  test('acknowledges what is in the topic, keyed like every click', async () => {
+    const { topic, writer } = await topicWriter();
+    const texts = Array.from({ length: 700 }, (_, i) => `record ${i}`);
+    await Promise.all(texts.map((text) => append(writer, text)));
+    await writer.close();
+    expect(await readAll(world.reader(topic), FIRST)).toEqual(texts);
+    expect(() => writer.append(Buffer.from('x'), 1, () => {})).toThrow('closing');
+  });
+
+  test('waits for a broker that hangs, and every record is there in the end', async () => {
+    const { topic, writer } = await topicWriter();
+    const [broker] = world.servers.brokers;
+    broker!.freeze();
+    const taken = Array.from({ length: 50 }, (_, i) => append(writer, `record ${i}`));
+    await Bun.sleep(5_500);
+    broker!.thaw();
+    await Promise.all(taken);
+    expect(writer.healthy).toBe(true);
+    expect(new Set(await readAll(world.reader(topic), FIRST)).size).toBe(50);
+    await writer.close();
+  });
+
+  test('gives up after its time with an error that says to try again, and is well again afterwards', async () => {
+    const { writer } = await topicWriter({ giveUpAfterMs: 300 });
+    const [broker] = world.servers.brokers;
+    broker!.freeze();
+    await expect(append(writer, 'lost')).rejects.toMatchObject({
+      code: 'log_unavailable',
+      kind: 'retry',
+    });
+    expect(writer.healthy).toBe(false);
+    broker!.thaw();
+    await until('it takes records', () =>
+      append(writer, 'taken').then(
+        () => true,
+        () => false,
+      ),
+    );
+    expect(writer.healthy).toBe(true);
+    await writer.close();
+  });
+
+  test('refuses a record at once when the topic must not be written to, or too much waits', async () => {
+    const topic = await world.topic({ partitions: 1 });
+    const { publisher, cluster } = await world.publisher(topic);
+    const writer = new KafkaTopicWriter({
+      ...{ publisher, closeConnections: () => cluster.close(), maxPendingBytes: 10 },
+    });
+    publisher.hold(new LedgerError('topic_unsafe', 'it would lose clicks'));
+    await expect(append(writer, 'x')).rejects.toMatchObject({ code: 'topic_unsafe' });
+    expect(() => writer.append(Buffer.alloc(11), 11, () => {})).toThrow('too many clicks wait');
+    await writer.close();
+  });
+});
+
 describe('the bound on what waits', () => {
   test('a burst above it is refused at once, and nothing of it was taken', async () => {
     const topic = await world.topic({ partitions: 1 });
@@ -150,7 +214,7 @@ describe('the bound on what waits', () => {
     await Promise.all(taken);
     await append(writer, 'after');
     await writer.close();
-    expect(await readAll(world.reader(topic), 0)).toHaveLength(11);
+    expect(await readAll(world.reader(topic), FIRST)).toHaveLength(11);
   });
 });
 
@@ -179,7 +243,7 @@ describe('the shipper', () => {
     await shipper.start();
     await until('all is shipped', async () => (await shipper.backlogRecords()) === 0);
     await until('nothing waits', () => shipper.oldestAppendedAtMs === null);
-    expect(await readAll(world.reader(topic), 0)).toEqual(texts);
+    expect(await readAll(world.reader(topic), FIRST)).toEqual(texts);
     expect(readPosition(position)).toBe(RECORDS);
     expect(segments(spoolDir)).toBe(1);
     await shipper.close();
@@ -206,7 +270,7 @@ describe('the shipper', () => {
     const second = world.shipper(spoolDir, publisher);
     await second.start();
     await until('all is shipped', async () => (await second.backlogRecords()) === 0);
-    expect(await readAll(world.reader(topic), 0)).toEqual(texts);
+    expect(await readAll(world.reader(topic), FIRST)).toEqual(texts);
   });
 
   test('that died between publishing and noting it repeats that stretch and misses nothing', async () => {
@@ -219,7 +283,7 @@ describe('the shipper', () => {
     const second = world.shipper(spoolDir, publisher);
     await second.start();
     await until('all is shipped again', async () => (await second.backlogRecords()) === 0);
-    expect(await readAll(world.reader(topic), 0)).toEqual([...texts, ...texts.slice(2_500)]);
+    expect(await readAll(world.reader(topic), FIRST)).toEqual([...texts, ...texts.slice(2_500)]);
   });
 
   test('that died before it removed the segments removes them when it starts', async () => {
@@ -232,17 +296,20 @@ describe('the shipper', () => {
     const second = world.shipper(spoolDir, publisher);
     await second.start();
     expect(segments(spoolDir)).toBe(1);
-    expect(await readAll(world.reader(topic), 0)).toEqual(texts);
+    expect(await readAll(world.reader(topic), FIRST)).toEqual(texts);
   });
 
   test('a position that does not fit the spool means the beginning of it', async () => {
     const { topic, publisher, spoolDir, texts, position } = await spooled();
-    const shipper = world.shipper(spoolDir, publisher);
-    await world.shipper(spoolDir, publisher).start();
+    // Makes the folder of the position.
+    const first = world.shipper(spoolDir, publisher, { removeShipped: () => {} });
+    await first.start();
+    await first.close();
     writePosition(position, RECORDS + 7);
+    const shipper = world.shipper(spoolDir, publisher);
     await shipper.start();
     await until('all is shipped', async () => (await shipper.backlogRecords()) === 0);
-    expect(new Set(await readAll(world.reader(topic), 0))).toEqual(new Set(texts));
+    expect(new Set(await readAll(world.reader(topic), FIRST))).toEqual(new Set(texts));
   });
 
   test('waits for a broker that hangs, says so, and then goes on', async () => {
@@ -259,6 +326,6 @@ describe('the shipper', () => {
     broker!.thaw();
     await until('all is shipped', async () => (await shipper.backlogRecords()) === 0);
     expect(health).toEqual([false, true]);
-    expect(new Set(await readAll(world.reader(topic), 0))).toEqual(new Set(texts));
+    expect(new Set(await readAll(world.reader(topic), FIRST))).toEqual(new Set(texts));
   });
 });

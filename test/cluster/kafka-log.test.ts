@@ -11,7 +11,7 @@ import { encodeEvent, MAX_EVENT_BYTES } from '../../src/event/codec.ts';
 import { murmur2 } from '../../src/log/kafka/partitioner.ts';
 import { checkTopic, createTopic } from '../../src/log/kafka/topic.ts';
 import { append, appendBytes, clickLogSuite, readAll } from '../conformance/log-suite.ts';
-import { KafkaWorld } from '../support/kafka-world.ts';
+import { FIRST, KafkaWorld } from '../support/kafka-world.ts';
 
 let world: KafkaWorld;
 beforeAll(async () => {
@@ -25,7 +25,8 @@ clickLogSuite('kafka', async () => {
     openWriter: async (partition: number) =>
       // A broker in a cold virtual machine on a busy test machine takes its time.
       (await world.writer(topic, { fixedPartition: partition, publishDeadlineMs: 20_000 })).writer,
-    openReader: async () => world.reader(topic),
+    // The suite is that of all logs, whose partitions begin at 0.
+    openReader: async () => world.reader(topic, { firstPartition: 0 }),
     cleanUp: async () => {},
     partitionsFromStart: [0, 1, 2, 3],
   };
@@ -118,7 +119,7 @@ describe('what others leave in the topic', () => {
       { key: 'a', value: null },
       { key: 'a', value: Buffer.from('third') },
     ]);
-    expect(await readAll(world.reader(topic), 0)).toEqual(['first', '', 'third']);
+    expect(await readAll(world.reader(topic), FIRST)).toEqual(['first', '', 'third']);
   });
 
   test('a hole in the offsets is told and stands as empty records, not skipped', async () => {
@@ -141,7 +142,7 @@ describe('what others leave in the topic', () => {
       onMissing: ({ firstOffset, count }) => missing.push(firstOffset, count),
     });
     // The end of a transaction takes an offset that no consumer gets to see.
-    expect(await readAll(reader, 0)).toEqual(['one', '', 'two', '']);
+    expect(await readAll(reader, FIRST)).toEqual(['one', '', 'two', '']);
     expect(missing).toEqual([1, 1, 3, 1]);
   });
 
@@ -157,7 +158,7 @@ describe('what others leave in the topic', () => {
       });
       await producer.send({ acks: -1, messages: texts.map((value) => ({ topic, value })) });
       await producer.close();
-      expect(await readAll(world.reader(topic), 0)).toEqual(texts);
+      expect(await readAll(world.reader(topic), FIRST)).toEqual(texts);
     });
   }
 });
@@ -174,19 +175,40 @@ describe('offsets that the topic does not hold', () => {
     });
     await admin.close();
     const reader = world.reader(topic);
-    expect(await reader.range(0)).toEqual({ partition: 0, firstOffset: 6, endOffset: 10 });
-    await expect(reader.read(0, 5, 4096)).rejects.toMatchObject({
+    expect(await reader.range(FIRST)).toEqual({ partition: FIRST, firstOffset: 6, endOffset: 10 });
+    await expect(reader.read(FIRST, 5, 4096)).rejects.toMatchObject({
       code: 'offset_out_of_retention',
       kind: 'refuse',
     });
-    expect(await readAll(reader, 0, 6)).toEqual(['r6', 'r7', 'r8', 'r9']);
+    expect(await readAll(reader, FIRST, 6)).toEqual(['r6', 'r7', 'r8', 'r9']);
+  });
+
+  test('places are found by the time of the append', async () => {
+    const topic = await world.topic({ partitions: 2 });
+    const { writer } = await world.writer(topic, { fixedPartition: 1, publishDeadlineMs: 20_000 });
+    const reader = world.reader(topic);
+    expect(await reader.partitions()).toEqual([FIRST, FIRST + 1]);
+    const beforeMs = Date.now();
+    expect(await reader.offsetAt(FIRST + 1, 0)).toBe(0);
+    for (const text of ['a', 'b']) await append(writer, text);
+    await Bun.sleep(20);
+    const betweenMs = Date.now();
+    await Bun.sleep(20);
+    for (const text of ['c', 'd', 'e']) await append(writer, text);
+    await writer.close();
+    expect(await reader.offsetAt(FIRST + 1, beforeMs)).toBe(0);
+    expect(await reader.offsetAt(FIRST + 1, betweenMs)).toBe(2);
+    expect(await reader.offsetAt(FIRST + 1, Date.now() + 60_000)).toBe(5);
+    expect(await reader.offsetAt(FIRST + 1, -1)).toBe(0);
+    expect(await reader.offsetAt(FIRST, beforeMs)).toBe(0);
+    await expect(reader.range(1)).rejects.toMatchObject({ code: 'log_missing' });
   });
 
   test('one beyond the end says that the log has lost records', async () => {
     const topic = await world.topic({ partitions: 1 });
     const reader = world.reader(topic);
-    expect(await reader.read(0, 0, 4096)).toEqual([]);
-    await expect(reader.read(0, 7, 4096)).rejects.toMatchObject({ code: 'log_damaged' });
+    expect(await reader.read(FIRST, 0, 4096)).toEqual([]);
+    await expect(reader.read(FIRST, 7, 4096)).rejects.toMatchObject({ code: 'log_damaged' });
   });
 
   test('a topic that is made anew under its name is refused by a reader of the old one', async () => {
@@ -195,7 +217,7 @@ describe('offsets that the topic does not hold', () => {
     await append(writer, 'old');
     await writer.close();
     const reader = world.reader(topic);
-    expect(await readAll(reader, 0)).toEqual(['old']);
+    expect(await readAll(reader, FIRST)).toEqual(['old']);
     const admin = new Admin({ clientId: 'admin', bootstrapBrokers: world.servers.addresses });
     await admin.deleteTopics({ topics: [topic] });
     await admin.close();
@@ -206,7 +228,7 @@ describe('offsets that the topic does not hold', () => {
   /** The brokers may answer for the old topic a moment longer. */
   async function readUntilRefused(reader: ReturnType<typeof world.reader>): Promise<never> {
     for (;;) {
-      await reader.read(0, 1, 4096).catch((error) => {
+      await reader.read(FIRST, 1, 4096).catch((error) => {
         if (error.code !== 'log_damaged') throw error;
       });
       await Bun.sleep(20);
@@ -263,7 +285,7 @@ describe('the topic', () => {
     await admin.close();
     await world.leadersOf('producer-time');
     await foreign('producer-time', [{ value: Buffer.from('x'), partition: 0 }]);
-    await expect(world.reader('producer-time').read(0, 0, 4096)).rejects.toMatchObject({
+    await expect(world.reader('producer-time').read(FIRST, 0, 4096)).rejects.toMatchObject({
       code: 'log_misdated',
     });
   });

@@ -4,7 +4,7 @@ import { configSchema } from '../../src/config/schema.ts';
 import { KafkaCluster } from '../../src/log/kafka/cluster.ts';
 import { KafkaLogReader } from '../../src/log/kafka/reader.ts';
 import { createTopic } from '../../src/log/kafka/topic.ts';
-import { kafkaConnection, topicPlan } from '../../src/roles/kafka-log.ts';
+import { kafkaConnection, topicPlan } from '../../src/roles/kafka-connection.ts';
 import { KAFKA_USER, KafkaServers } from '../support/kafka.ts';
 
 let servers: KafkaServers;
@@ -31,9 +31,11 @@ test('with certificate and password the topic is made, and read', async () => {
   const kafka = settings();
   const connection = kafkaConnection(kafka, 'secured');
   expect(await createTopic(connection, topicPlan(kafka))).toBe(true);
-  const reader = new KafkaLogReader({ connection, topic: kafka.topic });
-  expect(await reader.partitions()).toEqual([0]);
-  expect(await reader.range(0)).toEqual({ partition: 0, firstOffset: 0, endOffset: 0 });
+  const reader = new KafkaLogReader({
+    ...{ connection, topic: kafka.topic, firstPartition: kafka.firstPartition },
+  });
+  expect(await reader.partitions()).toEqual([10_000]);
+  expect(await reader.range(10_000)).toEqual({ partition: 10_000, firstOffset: 0, endOffset: 0 });
   await reader.close();
 });
 

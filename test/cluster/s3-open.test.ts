@@ -199,6 +199,8 @@ test('a listing of more than ten thousand objects is complete and in order, in e
   expect(await namesOf(store)).toEqual(names);
   const manifests = names.filter((name) => name.startsWith('manifest/'));
   expect(await namesOf(store, 'manifest/p0')).toEqual(manifests);
+  const after = `manifest/p00000/${'4090'.padStart(20, '0')}`;
+  expect(await namesOf(store, 'manifest/p00000/', after)).toEqual(manifests.slice(4_091));
   const bucket = new Bucket({
     bucket: BUCKET,
     endpoint: world!.server.endpoint,

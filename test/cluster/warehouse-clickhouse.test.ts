@@ -27,7 +27,7 @@ for (const [name, layout] of Object.entries(LAYOUTS)) {
         harness.warehouse = await openClickHouseWarehouse(options);
       },
       scalar: async (query) => {
-        if (query.startsWith('INSERT')) {
+        if (/^(INSERT|TRUNCATE)/.test(query)) {
           const clickhouse_settings = { distributed_foreground_insert: 1 } as const;
           await client.command({ query, clickhouse_settings });
           return 0;

@@ -88,6 +88,31 @@ export function objectStoreSuite(adapter: string, open: () => Promise<StoreUnder
       }
     });
 
+    test('a listing may begin behind any name, also one that is no object', async () => {
+      const names = ['a/b/1', 'a/b/2', 'a/b-c', 'a/b.d', 'a-b', 'a/b0', 'b/x', 'A/z', 'a/b/3-4'];
+      for (const name of names) await store.putIfAbsent(name, bytesOf(name));
+      const inOrder = [...names].sort((x, y) => Buffer.compare(Buffer.from(x), Buffer.from(y)));
+      const starts = [
+        '',
+        ...names,
+        'a',
+        'a/',
+        'a/b',
+        'a/b/',
+        'a/b/1~',
+        'a/b/3',
+        'a~',
+        'b/x/y',
+        'z',
+      ];
+      for (const prefix of ['', 'a', 'a/b', 'a/b/', 'b/']) {
+        for (const after of starts) {
+          const wanted = inOrder.filter((name) => name.startsWith(prefix) && name > after);
+          expect(await namesOf(store, prefix, after)).toEqual(wanted);
+        }
+      }
+    });
+
     test('a listing tells the size', async () => {
       await store.putIfAbsent('a/x', bytesOf('12345'));
       const infos: unknown[] = [];

@@ -1,4 +1,4 @@
-// Proves INV-4, INV-5, INV-8, INV-9 of SPEC.md.
+// Proves INV-4, INV-5, INV-8, INV-9, INV-13 of SPEC.md.
 /** What every warehouse adapter must do. `warehouse.test.ts` puts the adapters under it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
@@ -201,6 +201,34 @@ function liveTests(context: Context): void {
     const { warehouse } = context();
     await warehouse.upsertLive([live(BASE_MS, 3)], 7);
     expect(warehouse.upsertLive([live(BASE_MS, 4)], 7)).rejects.toThrow('version');
+  });
+
+  test('rows of many shards go in one call, each shard with versions of its own', async () => {
+    const { warehouse } = context();
+    const most = Number.MAX_SAFE_INTEGER;
+    const of = (shard: number, clicks: number, version: number) => {
+      return { rows: [live(BASE_MS, clicks, { shard })], version };
+    };
+    await warehouse.upsertLiveBatches([of(10_000, 3, 2 ** 33 + 1), of(10_001, 10, 7), of(5, 1, 1)]);
+    await warehouse.upsertLiveBatches([of(10_001, 20, 8), of(10_002, 100, most - 1)]);
+    await warehouse.upsertLiveBatches([of(10_002, 200, most)]);
+    expect(await total(warehouse, 0)).toBe(3 + 20 + 1 + 200);
+    expect(await warehouse.maxLiveVersion(10_000)).toBe(2 ** 33 + 1);
+    expect(await warehouse.maxLiveVersion(10_001)).toBe(8);
+    expect(await warehouse.maxLiveVersion(77)).toBe(0);
+    expect(await warehouse.maxLiveVersion()).toBe(most);
+    await warehouse.upsertLiveBatches([]);
+    await expect(warehouse.upsertLiveBatches([of(10_001, 9, 8)])).rejects.toThrow('version');
+  });
+
+  test('a row of a writer that was superseded changes nothing, however late it arrives', async () => {
+    const harness = context();
+    await harness.warehouse.upsertLiveBatches([{ rows: [live(BASE_MS, 5)], version: 2 ** 32 * 9 }]);
+    // Another process: its versions are of an older epoch.
+    await harness.reopen();
+    const older = { rows: [live(BASE_MS, 4)], version: 2 ** 32 * 8 + 1_000 };
+    await harness.warehouse.upsertLiveBatches([older]);
+    expect(await total(harness.warehouse, 0)).toBe(5);
   });
 
   test('takes rows of 200 days at once, and 200 upserts of one row (G8)', async () => {
@@ -416,6 +444,74 @@ function stateTests(context: Context): void {
     expect(await harness.warehouse.drift(0, FOREVER_MS, undefined)).toEqual([]);
     await publishFirst(harness.warehouse, BASE_MS, 2);
     expect(await harness.warehouse.drift(0, FOREVER_MS, undefined)).toEqual([]);
+  });
+
+  test('a publication that was overtaken and comes late changes nothing (W5)', async () => {
+    const harness = context();
+    const of = (revision: number, attempt: number) => ({
+      hour: hourState(BASE_MS, revision, attempt),
+      day: { dayMs: BASE_MS, attempt },
+      drift: [],
+      restatements: [],
+    });
+    for (const [attempt, clicks] of [5, 6, 7].entries()) {
+      await harness.warehouse.writeFinalHour(BASE_MS, attempt + 1, [final(BASE_MS, clicks)]);
+      const hourAttempts = new Map([[BASE_MS, attempt + 1]]);
+      await harness.warehouse.writeFinalDay(BASE_MS, attempt + 1, hourAttempts);
+    }
+    await harness.warehouse.publish(of(1, 1));
+    await harness.warehouse.publish(of(2, 3));
+    // Of a process that does not know of it: the same revision, and an older one, both behind.
+    for (const [revision, attempt] of [
+      [2, 2],
+      [1, 2],
+    ]) {
+      await harness.scalar(
+        `INSERT INTO finality (kind, start, revision, attempt)
+          SELECT kind, toDateTime(${BASE_MS / 1000}, 'UTC'), if(kind = 'day', 0, ${revision}), ${attempt}
+          FROM (SELECT arrayJoin(['hour', 'day']) AS kind)`,
+      );
+    }
+    for (const refreshed of [() => harness.warehouse.refresh(), () => harness.reopen()]) {
+      await refreshed();
+      const { warehouse } = harness;
+      expect(await warehouse.hours(0, FOREVER_MS)).toEqual([hourState(BASE_MS, 2, 3)]);
+      expect(await warehouse.days(0, FOREVER_MS)).toEqual([{ dayMs: BASE_MS, attempt: 3 }]);
+      expect(await warehouse.finalRows(BASE_MS)).toEqual([final(BASE_MS, 7)]);
+      expect(await warehouse.tierRows('day', BASE_MS)).toEqual([final(BASE_MS, 7)]);
+      const late = warehouse.publish(of(1, 4));
+      await expect(late).rejects.toMatchObject({ code: 'publication_overtaken', kind: 'retry' });
+      expect(await warehouse.hours(0, FOREVER_MS)).toEqual([hourState(BASE_MS, 2, 3)]);
+    }
+  });
+
+  test('what another process publishes or empties is seen by the next refresh', async () => {
+    const harness = context();
+    const { warehouse } = harness;
+    await warehouse.writeFinalHour(BASE_MS, 1, [final(BASE_MS, 5)]);
+    await publishFirst(warehouse, BASE_MS, 1);
+    await harness.scalar(
+      `INSERT INTO finality (kind, start, revision, attempt)
+        SELECT 'hour', toDateTime(${(BASE_MS + HOUR_MS) / 1000}, 'UTC'), 1, 1`,
+    );
+    expect(await warehouse.hours(0, FOREVER_MS)).toHaveLength(1);
+    await warehouse.refresh();
+    const known = await warehouse.hours(0, FOREVER_MS);
+    expect(known.map(({ hourMs }) => hourMs)).toEqual([BASE_MS, BASE_MS + HOUR_MS]);
+    await warehouse.refresh();
+    expect(await warehouse.hours(0, FOREVER_MS)).toEqual(known);
+    await harness.scalar('TRUNCATE TABLE finality');
+    await warehouse.refresh();
+    expect(await warehouse.hours(0, FOREVER_MS)).toEqual([]);
+    expect(await warehouse.finalRows(BASE_MS)).toEqual([]);
+  });
+
+  test('an attempt that is reserved elsewhere has the number that was given there', async () => {
+    const { warehouse } = context();
+    const reserve = async (highest: number) => highest + 3;
+    expect(await warehouse.nextAttempt('hour', BASE_MS, reserve)).toBe(3);
+    expect(await warehouse.nextAttempt('hour', BASE_MS, reserve)).toBe(6);
+    expect(await warehouse.nextAttempt('hour', BASE_MS)).toBe(7);
   });
 
   test('reset leaves nothing, and attempts start again', async () => {

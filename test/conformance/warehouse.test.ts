@@ -30,7 +30,7 @@ warehouseSuite('chdb', async () => {
 
 async function scalar(path: string, sql: string): Promise<number> {
   const client = openChdbClient(path);
-  if (sql.startsWith('INSERT')) {
+  if (/^(INSERT|TRUNCATE)/.test(sql)) {
     await client.command({ query: sql });
     await client.close();
     return 0;

@@ -125,7 +125,7 @@ for (const when of ['before', 'after'] as const) {
         life === 0 ? new Deaths(at, when) : new Deaths(),
       );
       expect({ at, rows: live.clicks(), outcomes }).toEqual({ at, ...WANTED });
-      expect(files.letters.list({ limit: 100, waitingOnly: true })).toHaveLength(
+      expect(await files.letters.list({ limit: 100, waitingOnly: true })).toHaveLength(
         WANTED.outcomes.dead_letter,
       );
       await open.pop()!.dispose();
@@ -233,7 +233,7 @@ test('each kind of unreadable record becomes a dead letter, and the partition go
   await files.append(0, [click('after', { clickedAtMs: T0 + 1 })]);
   const counter = await files.openCounter(live);
   await counter.catchUp();
-  const letters = files.letters.list({ limit: 10, waitingOnly: true });
+  const letters = await files.letters.list({ limit: 10, waitingOnly: true });
   expect(letters.map(({ offset, reason }) => [offset, reason])).toEqual([
     [1, 'undecodable'],
     [2, 'undecodable'],
@@ -250,7 +250,8 @@ test('each kind of unreadable record becomes a dead letter, and the partition go
 
   // Once the clock has caught up, the letter counts, and counts once.
   files.nowMs = ahead.clickedAtMs;
-  const { bytes } = letters.at(-1)!;
+  const [letter] = await files.letters.read([letters.at(-1)!.id]);
+  const { bytes } = letter!;
   await files.appendBytes(1000, [bytes, bytes]);
   await counter.catchUp();
   expect(counter.outcomes()).toMatchObject({ counted: 4, duplicate: 1, dead_letter: 6 });

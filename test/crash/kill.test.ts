@@ -9,10 +9,18 @@ import { afterEach, expect, test } from 'bun:test';
 import { openFolderStore } from '../../src/archive/folder/store.ts';
 import { dataPaths } from '../../src/config/paths.ts';
 import { DEMO_ADS } from '../../src/demo/ads.ts';
-import { readArchiveImpressions } from '../../src/demo/archive-impressions.ts';
-import { isClean, judge } from '../../src/demo/judge.ts';
 import { Random } from '../../src/demo/random.ts';
 import { systemClock } from '../../src/platform/clock.ts';
+import {
+  type AnswerRow,
+  allMinuteRows,
+  completeAnswers,
+  HOUR_MS,
+  offsetPast,
+  startOfHour,
+} from '../support/answers.ts';
+import { EXACT, type Judgement, judgeLoads } from '../support/judgement.ts';
+import { Load } from '../support/load.ts';
 import {
   cleanUp,
   environment,
@@ -21,19 +29,7 @@ import {
   Product,
   startCommand,
 } from '../support/product.ts';
-import {
-  type AnswerRow,
-  allMinuteRows,
-  awaitCounted,
-  clicksPerAd,
-  completeAnswers,
-  HOUR_MS,
-  Load,
-  offsetPast,
-  setUpWorld,
-  startOfHour,
-  type World,
-} from './world.ts';
+import { awaitCounted, setUpWorld, type World } from './world.ts';
 
 const ROUNDS = Number(process.env.CRASH_ROUNDS ?? '4');
 const SEED = Number(process.env.CRASH_SEED ?? String(systemClock() % 1_000_000));
@@ -88,29 +84,13 @@ async function loadWithCrashes(world: World, random: Random, crashes: number): P
   return load;
 }
 
-interface Verdict {
-  readonly clean: boolean;
-  readonly lost: number;
-  readonly double: number;
-}
-
 async function judgeAll(
   world: World,
   load: Load,
   numbers: { live: readonly AnswerRow[]; final: readonly AnswerRow[] },
-): Promise<Verdict> {
+): Promise<Judgement> {
   const store = await openFolderStore({ dir: dataPaths(world.product.dataDir).archive });
-  const rows = judge({
-    ads: DEMO_ADS,
-    acknowledged: load.acknowledged,
-    inDoubt: load.inDoubt,
-    ingested: [],
-    live: clicksPerAd(numbers.live),
-    final: clicksPerAd(numbers.final),
-    archive: await readArchiveImpressions(store),
-  });
-  const sum = (name: 'lost' | 'double') => rows.reduce((total, row) => total + row[name], 0);
-  return { clean: isClean(rows), lost: sum('lost'), double: sum('double') };
+  return judgeLoads(store, [load], numbers);
 }
 
 /** Starts the stopped product after the end of the current hour, with everything counted. */
@@ -128,11 +108,7 @@ async function expectExact(world: World, load: Load, untilMs: number): Promise<v
   await world.product.do('reconcile', '--until', new Date(untilMs).toISOString());
   const final = await allMinuteRows(world, untilMs);
   expect(live).toEqual(final);
-  expect(await judgeAll(world, load, { live, final })).toEqual({
-    clean: true,
-    lost: 0,
-    double: 0,
-  });
+  expect(await judgeAll(world, load, { live, final })).toEqual(EXACT);
 }
 
 async function expectVerified(product: Product): Promise<void> {
@@ -242,11 +218,7 @@ test(
     await product.do(...until);
     const final = await allMinuteRows(world, untilMs);
     expect(final).toEqual(live);
-    expect(await judgeAll(world, load, { live, final })).toEqual({
-      clean: true,
-      lost: 0,
-      double: 0,
-    });
+    expect(await judgeAll(world, load, { live, final })).toEqual(EXACT);
 
     // A late click, so that there is a revision and a restatement to find again; and a live one.
     await takeRecorded(product, untilMs - 1_000, 'late-for-the-hour');

@@ -121,7 +121,7 @@ test('an impression clicked on both sides of an hour is billed once, in the earl
     [B, 'final', 1],
   ]);
   expect(new Set(deaths.effects.map((name) => name[0]))).toEqual(
-    new Set(['1', '2', '3', '5', '6', '7']),
+    new Set(['1', '2', '3', '4', '5', '6', '7', '8']),
   );
   await expectSettled(world, FIRST);
 });
@@ -138,7 +138,7 @@ test('late clicks for a final hour make a new revision, and move later hours tha
     [A, 'restated'],
     [B, 'restated'],
   ]);
-  expect(deaths.effects).toContain('4 later hours noted');
+  expect(deaths.effects).toContain('4 hours noted');
   await expectSettled(world, RESTATED);
 });
 

@@ -6,6 +6,9 @@ import { join } from 'node:path';
 import type { Archiver } from '../../src/archive/archiver.ts';
 import type { Manifest } from '../../src/archive/manifest.ts';
 import type { ObjectStore } from '../../src/archive/port.ts';
+import { openLocalLeases } from '../../src/control/local/leases.ts';
+import { openLocalState } from '../../src/control/local/state.ts';
+import type { Leases, SharedState } from '../../src/control/port.ts';
 import type { Counter } from '../../src/counter/counter.ts';
 import type { ClickEvent } from '../../src/event/click-event.ts';
 import { HourIndexes } from '../../src/reconcile/hour-index.ts';
@@ -17,6 +20,7 @@ import { TakenBackFiles } from '../../src/reconcile/taken-back.ts';
 import { SearchedVerdicts } from '../../src/reconcile/verdict-search.ts';
 import { verifyWarehouse } from '../../src/reconcile/verify.ts';
 import { VerdictArchive } from '../../src/verdicts/archive.ts';
+import type { Verdicts, VerdictsTaken } from '../../src/verdicts/port.ts';
 import type { Warehouse } from '../../src/warehouse/port.ts';
 import { Crash } from '../support/archive-fixtures.ts';
 import { type AuditRecord, audit, auditRowName } from '../support/auditor.ts';
@@ -24,6 +28,17 @@ import { COUNTING, Deaths, LedgerFiles, rowKeyOf, withDeaths } from './ledger-wo
 
 export const HOUR_MS = 3_600_000;
 const LOOKBACK_MS = 7 * 24 * HOUR_MS;
+/** Those that tests write to. */
+const PARTITIONS = [0, 1, 2];
+
+/** What a process has that is not the only one: what it shares with others, and what is its own. */
+export interface OneOfMany {
+  readonly name: string;
+  readonly leases: Leases;
+  readonly state: SharedState;
+  readonly warehouse: Warehouse;
+  readonly manifest: Manifest;
+}
 
 export class ReconcilerWorld {
   readonly files: LedgerFiles;
@@ -75,16 +90,21 @@ export class ReconcilerWorld {
   }
 
   /** A process of its own: everything that it knows it has read from the files. */
-  async parts(deaths = new Deaths()) {
-    const { warehouse } = this;
-    const dir = join(this.files.dir.path, 'recount');
+  async parts(deaths = new Deaths(), one: OneOfMany | null = null) {
+    const dir = join(this.files.dir.path, one === null ? 'recount' : `recount-${one.name}`);
+    const { warehouse, manifest } = one ?? this;
+    const leases =
+      one?.leases ?? openLocalLeases({ holder: 'this process', clock: this.files.clock });
+    const state = one?.state ?? openLocalState({ dir, names: { 'pending-hours': 'pending.json' } });
     const verdictStore = withDeaths(this.store, deaths, { putIfAbsent: '1 verdicts archived' });
     const verdicts = await VerdictArchive.open(verdictStore);
     const indexes = withDeaths(new HourIndexes(dir), deaths, { write: '7 index stored' });
     const reconciler = new Reconciler({
       store: withDeaths(this.store, deaths, { putIfAbsent: '5 final record archived' }),
-      manifest: this.manifest,
+      manifest,
       warehouse: withDeaths(warehouse, deaths, {
+        // One process alone need not be asked about what it has only read.
+        ...(one === null ? {} : { refresh: '0 turn begun', liveTotals: '0 counted' }),
         nextAttempt: '1 attempt reserved',
         writeFinalHour: '2 minute and hour rows',
         writeFinalDay: '3 day rows',
@@ -92,12 +112,14 @@ export class ReconcilerWorld {
         publish: '6 published',
       }),
       indexes,
-      pending: mortalPending(new PendingHours(join(dir, 'pending.json')), deaths),
+      leases,
+      state,
+      pending: mortalPending(new PendingHours(state), deaths),
       takenBack: withDeaths(new TakenBackFiles(join(dir, 'taken-back')), deaths, {
         write: '2 what was taken back',
       }),
       verdicts,
-      searched: mortalSearched(join(dir, 'verdicts-searched.json'), deaths),
+      searched: mortalSearched(new SearchedVerdicts(state), deaths),
       verdictReachMs: this.verdictReachMs,
       clock: this.files.clock,
       delayMs: 0,
@@ -107,6 +129,8 @@ export class ReconcilerWorld {
       keptFrom: () => this.keptFrom,
       coveredUntilMs: () => this.archiver.coveredUntilMs(),
       settle: () => this.settle(),
+      refresh: () => (one === null ? Promise.resolve() : manifest.refresh(this.store, PARTITIONS)),
+      patience: { waitMs: 20_000, pollMs: 5 },
     });
     await reconciler.open();
     const takeVerdicts = new TakeVerdicts({
@@ -120,11 +144,7 @@ export class ReconcilerWorld {
 
   /** Takes verdicts in a process of their own: `invalid` takes a click back, `valid` gives it back. */
   async judge(given: Readonly<Record<string, 'valid' | 'invalid'>>, deaths = new Deaths()) {
-    const rows = Object.entries(given).map(([impressionId, word], index) => {
-      const record = { impression_id: impressionId, valid: word === 'valid', reason: 'a bot' };
-      return { line: index + 1, record };
-    });
-    return (await this.parts(deaths)).takeVerdicts.take(rows, () => {});
+    return takeVerdicts((await this.parts(deaths)).takeVerdicts, given);
   }
 
   reconcile() {
@@ -161,18 +181,28 @@ export class ReconcilerWorld {
   }
 }
 
-function mortalSearched(path: string, deaths: Deaths): SearchedVerdicts {
-  const searched = new SearchedVerdicts(path);
+export function takeVerdicts(
+  verdicts: Verdicts,
+  given: Readonly<Record<string, 'valid' | 'invalid'>>,
+): Promise<VerdictsTaken> {
+  const rows = Object.entries(given).map(([impressionId, word], index) => {
+    const record = { impression_id: impressionId, valid: word === 'valid', reason: 'a bot' };
+    return { line: index + 1, record };
+  });
+  return verdicts.take(rows, () => {});
+}
+
+function mortalSearched(searched: SearchedVerdicts, deaths: Deaths): SearchedVerdicts {
   const save = searched.save.bind(searched);
-  searched.save = (sequence) => deaths.sync('verdicts searched', () => save(sequence));
+  searched.save = (sequence) => deaths.async('verdicts searched', () => save(sequence));
   return searched;
 }
 
 function mortalPending(pending: PendingHours, deaths: Deaths): PendingHours {
   const add = pending.add.bind(pending);
   const remove = pending.remove.bind(pending);
-  pending.add = (hours) => deaths.sync('4 later hours noted', () => add(hours));
-  pending.remove = (hourMs) => deaths.sync('7 tidied up', () => remove(hourMs));
+  pending.add = (hours) => deaths.async('4 hours noted', () => add(hours));
+  pending.remove = (...which) => deaths.async('8 note removed', () => remove(...which));
   return pending;
 }
 

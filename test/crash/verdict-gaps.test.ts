@@ -339,7 +339,7 @@ describe('after a death', () => {
     }
     expect(effects.slice(0, 3)).toEqual([
       '1 verdicts archived',
-      '4 later hours noted',
+      '4 hours noted',
       'verdicts searched',
     ]);
   });

@@ -86,7 +86,7 @@ describe.skipIf(BROWSER_PATH === undefined)('in a browser', () => {
 
   test('a GET is sent with the token, and its answer shown as text', async () => {
     const name = '<img src=x onerror="document.title=1">';
-    const { token } = api.tokens.create({ scope: 'admin' }, { name });
+    const { token } = await api.tokens.create({ scope: 'admin' }, { name });
     await page.goto(`${server.url}docs#get_v1_admin_tokens`);
     await page.reload();
     await page.fill('#token', token);

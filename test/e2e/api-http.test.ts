@@ -8,7 +8,8 @@ import fc from 'fast-check';
 import { createApi } from '../../src/api/api.ts';
 import { topFeature } from '../../src/api/top-routes.ts';
 import { requestLimits } from '../../src/auth/limits.ts';
-import { openTokenStore, type TokenStore } from '../../src/auth/tokens.ts';
+import { openTokenStore } from '../../src/auth/sqlite/tokens.ts';
+import type { TokenStore } from '../../src/auth/tokens.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
 import type { LiveRow, MetricsQuery, MetricsRow, Warehouse } from '../../src/warehouse/port.ts';
@@ -74,16 +75,16 @@ beforeEach(async () => {
 });
 afterAll(async () => {
   await server.stop(true);
-  tokens.close();
+  await tokens.close();
   await warehouse.close();
   folder.remove();
   expect(errors).toEqual([]);
 });
 
-function ask(advertiserId: string, path: string, init: RequestInit = {}): Promise<Response> {
+async function ask(advertiserId: string, path: string, init: RequestInit = {}): Promise<Response> {
   let token = tokenOf.get(advertiserId);
   if (token === undefined) {
-    token = tokens.create({ scope: 'read', advertiserId }).token;
+    token = (await tokens.create({ scope: 'read', advertiserId })).token;
     tokenOf.set(advertiserId, token);
   }
   const headers = new Headers(init.headers);
@@ -322,13 +323,13 @@ describe('who may see what', () => {
   });
 
   test('a revoked token is out at the next request', async () => {
-    const { token, id } = tokens.create({ scope: 'read', advertiserId: 'adv-1' });
+    const { token, id } = await tokens.create({ scope: 'read', advertiserId: 'adv-1' });
     const status = async (): Promise<number> => {
       const headers = { Authorization: `Bearer ${token}` };
       return (await fetch(new URL(`/v1/ads/metrics?${DAY}`, server.url), { headers })).status;
     };
     expect(await status()).toBe(200);
-    tokens.revoke(id);
+    await tokens.revoke(id);
     expect(await status()).toBe(401);
   });
 });
@@ -416,7 +417,7 @@ test('no parameter makes it answer 500', async () => {
 });
 
 test('bytes that are no UTF-8 and no percent-encoding are refused, not fatal', async () => {
-  const { token } = tokens.create({ scope: 'read', advertiserId: 'adv-1' });
+  const { token } = await tokens.create({ scope: 'read', advertiserId: 'adv-1' });
   const headers = [`Authorization: Bearer ${token}`];
   for (const query of ['ad_ids=%ff%fe', 'ad_ids=%', '%00=%00', 'from=%E0%A4%A']) {
     const answer = await rawRequest(server.port!, `/v1/ads/metrics?${DAY}&${query}`, { headers });

@@ -24,8 +24,8 @@ let reader: string;
 
 beforeAll(async () => {
   api = await openWholeApi();
-  admin = api.tokens.create({ scope: 'admin' }).token;
-  reader = api.tokens.create({ scope: 'read', advertiserId: 'adv-1' }).token;
+  admin = (await api.tokens.create({ scope: 'admin' })).token;
+  reader = (await api.tokens.create({ scope: 'read', advertiserId: 'adv-1' })).token;
   await api.ledger.parts.catalog.putAll([
     {
       adId: 'ad-1',
@@ -110,8 +110,8 @@ describe('who may call what', () => {
     }
   });
 
-  test('whoever is refused leaves nothing in the audit log', () => {
-    expect(api.audit.list({ limit: 10 })).toEqual([]);
+  test('whoever is refused leaves nothing in the audit log', async () => {
+    expect(await api.audit.list({ limit: 10 })).toEqual([]);
   });
 });
 

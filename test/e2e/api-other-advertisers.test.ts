@@ -19,7 +19,7 @@ const lookUps: string[] = [];
 
 beforeAll(async () => {
   api = await openWholeApi();
-  reader = api.tokens.create({ scope: 'read', advertiserId: 'adv-1' }).token;
+  reader = (await api.tokens.create({ scope: 'read', advertiserId: 'adv-1' })).token;
   const { catalog, warehouse, clock } = api.ledger.parts;
   const ad = (adId: string, advertiserId: string) => ({
     adId,

@@ -41,7 +41,7 @@ beforeAll(async () => {
   const api = createApi({
     config: { maxRows: 10_000, maxAdIds: 10_000 },
     tokens: {
-      authenticate: (tokenId) => ({ scope: 'read', advertiserId: 'adv-1', tokenId }),
+      authenticate: async (tokenId) => ({ scope: 'read', advertiserId: 'adv-1', tokenId }),
     },
     limits: requestLimits(0, systemClock),
     audit: testAudit(),

@@ -3,7 +3,7 @@ import { Database } from 'bun:sqlite';
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openAuditLog } from '../../src/auth/audit-log.ts';
+import { openAuditLog } from '../../src/auth/sqlite/audit-log.ts';
 import { dataPaths } from '../../src/config/paths.ts';
 import { cleanUp, Product } from '../support/product.ts';
 
@@ -16,10 +16,10 @@ beforeAll(async () => {
 afterAll(cleanUp);
 
 /** Actor, action and how it ended, the oldest first. */
-function acts(): string[][] {
+async function acts(): Promise<string[][]> {
   const audit = openAuditLog({ path: control, clock: () => 0 });
-  const entries = audit.list({ limit: 100 });
-  audit.close();
+  const entries = await audit.list({ limit: 100 });
+  await audit.close();
   return entries
     .map(({ actor, action, outcome, code }) => [actor, action, code ?? outcome])
     .toReversed();
@@ -41,14 +41,14 @@ test('whoever acts, and in whatever way, it is in the log', async () => {
     ['cli', 'ads.import', 'import_invalid'],
     ['cli', 'reconcile', 'ok'],
   ];
-  expect(acts()).toEqual(asCommand);
+  expect(await acts()).toEqual(asCommand);
 
   await product.start();
   await product.do('reconcile');
   const headers = { Authorization: `Bearer ${token}` };
   const made = await fetch(`${product.apiUrl}/v1/admin/keys`, { method: 'POST', headers });
   expect(made.status).toBe(201);
-  expect(acts()).toEqual([
+  expect(await acts()).toEqual([
     ...asCommand,
     ['socket', 'reconcile', 'ok'],
     [tokenId, 'keys.create', 'ok'],

@@ -5,7 +5,8 @@ import { createApi } from '../../src/api/api.ts';
 import { LiveHub } from '../../src/api/live.ts';
 import { liveFeature } from '../../src/api/live-routes.ts';
 import { requestLimits } from '../../src/auth/limits.ts';
-import { openTokenStore, type TokenStore } from '../../src/auth/tokens.ts';
+import { openTokenStore } from '../../src/auth/sqlite/tokens.ts';
+import type { TokenStore } from '../../src/auth/tokens.ts';
 import { monotonicMs, systemClock } from '../../src/platform/clock.ts';
 import { openChdbWarehouse } from '../../src/warehouse/chdb/warehouse.ts';
 import type { LiveRow, Warehouse } from '../../src/warehouse/port.ts';
@@ -38,7 +39,7 @@ beforeAll(async () => {
   tokens = openTokenStore({ path: `${folder.path}/tokens.db`, clock: systemClock });
 });
 afterAll(async () => {
-  tokens.close();
+  await tokens.close();
   await warehouse.close();
   folder.remove();
   expect(errors).toEqual([]);
@@ -79,7 +80,7 @@ beforeEach(async () => {
     idleTimeout: 5,
     fetch: (request) => api.fetch(request),
   });
-  ({ token, id: tokenId } = tokens.create({ scope: 'read', advertiserId: 'adv-1' }));
+  ({ token, id: tokenId } = await tokens.create({ scope: 'read', advertiserId: 'adv-1' }));
 });
 afterEach(async () => {
   await hub.close();
@@ -170,7 +171,7 @@ test('a stream outlives the server’s idle timeout, until its token is revoked'
   const beats = () => stream.text.match(/^: $/gm)?.length ?? 0;
   await eventually('more heartbeats than fit into the idle timeout', () => beats() >= 11);
   expect(stream.isOver).toBe(false);
-  tokens.revoke(tokenId);
+  await tokens.revoke(tokenId);
   await eventually('the stream has ended', () => stream.isOver);
   expect(stream.text).toEndWith('retry: 2000\n\n');
   expect(hub.connections).toBe(0);
@@ -211,7 +212,8 @@ test('a client that stops reading is sent no more than its socket holds, then th
   const plain = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
-    fetch: () => new Response(many.watch(filter, { tokenId: 't', isAllowed: () => true }).stream),
+    fetch: () =>
+      new Response(many.watch(filter, { tokenId: 't', isAllowed: async () => true }).stream),
   });
   const socket = connect(plain.port!, '127.0.0.1');
   socket.pause();
@@ -253,7 +255,7 @@ describe('what cannot be watched', () => {
       });
       return [answer.status, ((await answer.json()) as { code: string }).code];
     };
-    const admin = tokens.create({ scope: 'admin' }).token;
+    const admin = (await tokens.create({ scope: 'admin' })).token;
     expect(await codeOf('/v1/live?advertiser_id=adv-2')).toEqual([403, 'advertiser_forbidden']);
     expect(await codeOf('/v1/live', admin)).toEqual([400, 'parameters_invalid']);
     for (const query of ['minutes=0', 'minutes=1441', 'minute=5', 'ad_ids=', 'ad_ids=a,,b']) {

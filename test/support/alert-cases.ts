@@ -28,6 +28,13 @@ const of = (name: string): string => `clickledger_${name}${LEDGER}`;
 const free = of('data_disk_free_bytes');
 const letters = 'clickledger_dead_letters{reason="undecodable"}';
 const givenUp = 'clickledger_webhook_deliveries_total{outcome="given_up"}';
+const kafka = (name: string, more = ''): string => `clickledger_${name}{${AT},worker="0"${more}}`;
+const failedRecords = kafka('kafka_records_total', ',outcome="failed"');
+/** Roles of their own, beside a ledger: no installation has both, and no rule minds. */
+const role = (job: string): string => `{instance="${job}-1:8082",job="clickledger-${job}"}`;
+const of1 = (job: string, name: string): string => `clickledger_${name}${role(job)}`;
+const stoppedPartitions = (code: string): string =>
+  `clickledger_counter_stopped_partitions{instance="counter-1:8082",code="${code}"}`;
 
 export const HEALTHY: readonly Series[] = [
   [workers, constant(1)],
@@ -70,6 +77,21 @@ export const HEALTHY: readonly Series[] = [
   [of('catalog_sync_age_seconds'), constant(2)],
   [of('catalog_refused_rows'), constant(0)],
   [of('catalog_held_removals'), constant(0)],
+  [failedRecords, constant(3)],
+  // A broker was restarted: its breaker opened, and the spool was shipped soon after.
+  [kafka('kafka_breaker_open_workers'), '0x20 1x4 0x96'],
+  [kafka('spool_oldest_seconds'), '0x20 30 60 90 120 0x96'],
+  [kafka('spool_backlog_records'), '0x20 20000 40000 60000 30000 0x96'],
+  [of1('counter', 'counter_partitions'), constant(16)],
+  [of1('counter', 'counter_rebalances_total'), '1x60 3x60'],
+  [of1('archiver', 'archiver_rebalances_total'), '1x60 3x60'],
+  [stoppedPartitions('offset_out_of_retention'), constant(0)],
+  // A role that was started again is not ready for a while.
+  [of1('counter', 'role_ready'), '1x60 0x10 1x50'],
+  [`up${role('counter')}`, constant(1)],
+  [of1('counter', 'control_up'), '1x60 0x6 1x54'],
+  // The lease is held for seconds, and nobody has it in between.
+  [of1('reconciler', 'reconciler_lease_held'), constant(0)],
 ];
 
 export interface AlertCase {
@@ -100,14 +122,24 @@ export const CASES: Readonly<Record<string, AlertCase>> = {
       [redirects('0.25'), rising(1_000)],
     ],
   },
-  LedgerDown: { series: [[of('counter_stopped'), '']] },
+  LedgerDown: {
+    series: [
+      [of('counter_stopped'), ''],
+      [of1('counter', 'counter_partitions'), ''],
+    ],
+  },
   CounterStopped: { series: [[of('counter_stopped'), constant(1)]] },
   CountingBehind: { series: [[of('oldest_uncounted_seconds'), rising(30)]] },
   RowsHeld: { series: [[of('held_rows'), constant(600_000)]] },
   DeadLetters: { series: [[letters, constant(1)]] },
   ClaimsForgotten: { series: [[of('claims_forgotten'), rising(10)]] },
   FinalityStuck: { series: [[of('finality_stuck'), constant(1)]] },
-  FinalityLate: { series: [[of('final_until_age_seconds'), '20000+30x120']] },
+  FinalityLate: {
+    series: [
+      [of('final_until_age_seconds'), '20000+30x120'],
+      [of1('reconciler', 'reconciler_lease_held'), constant(1)],
+    ],
+  },
   ArchiveBehind: { series: [[of('archive_lag_seconds'), rising(30)]] },
   ArchiveStopped: { series: [[of('archive_stopped_partitions'), constant(1)]] },
   DriftHigh: { series: [[of('drift_alerts_total'), '3x100 4x20']] },
@@ -136,4 +168,13 @@ export const CASES: Readonly<Record<string, AlertCase>> = {
   CatalogStale: { series: [[of('catalog_sync_age_seconds'), rising(30)]] },
   CatalogRowsRefused: { series: [[of('catalog_refused_rows'), constant(3)]] },
   CatalogRemovalsHeld: { series: [[of('catalog_held_removals'), constant(5_000)]] },
+  KafkaRecordsFailed: { series: [[failedRecords, rising(1)]] },
+  KafkaBreakerOpen: { series: [[kafka('kafka_breaker_open_workers'), constant(1)]] },
+  SpoolOld: { series: [[kafka('spool_oldest_seconds'), rising(30)]] },
+  SpoolGrowing: { series: [[kafka('spool_backlog_records'), rising(1_000)]] },
+  RoleNotReady: { series: [[of1('counter', 'role_ready'), constant(0)]] },
+  PartitionsStopped: { series: [[stoppedPartitions('offset_out_of_retention'), constant(2)]] },
+  PartitionsMoveOften: { series: [[of1('archiver', 'archiver_rebalances_total'), rising(1)]] },
+  ControlDatabaseAway: { series: [[of1('counter', 'control_up'), constant(0)]] },
+  NoReconciler: { series: [[of('final_until_age_seconds'), '13000+30x120']] },
 };

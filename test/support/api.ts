@@ -183,7 +183,7 @@ export function setUpApi(over: Partial<ApiDeps> = {}) {
   const state = { finalUntilMs: FINAL_MS };
   const api = createApi({
     config: { maxRows: 100, maxAdIds: 50 },
-    tokens: { authenticate: (token) => PRINCIPALS[token] ?? null },
+    tokens: { authenticate: async (token) => PRINCIPALS[token] ?? null },
     limits: requestLimits(0, () => NOON_MS),
     audit: sharedAudit(),
     warehouse,

@@ -1,7 +1,9 @@
 /** What the archive's tests share: events, a store whose effects can fail, and a slow reader of all. */
+import { createHash } from 'node:crypto';
 import { loadManifest, readObject } from '../../src/archive/manifest.ts';
+import { objectName } from '../../src/archive/names.ts';
 import { readColumns, readDeadLetters } from '../../src/archive/parquet.ts';
-import type { ObjectStore } from '../../src/archive/port.ts';
+import type { ManifestEntry, ObjectSource, ObjectStore } from '../../src/archive/port.ts';
 import type { ClickEvent } from '../../src/event/click-event.ts';
 
 export const T0 = Date.UTC(2026, 0, 31, 7, 0, 0);
@@ -59,8 +61,8 @@ export class FaultyStore implements ObjectStore {
     return this.#inner.get(name);
   }
 
-  list(prefix: string): ReturnType<ObjectStore['list']> {
-    return this.#inner.list(prefix);
+  list(...args: Parameters<ObjectStore['list']>): ReturnType<ObjectStore['list']> {
+    return this.#inner.list(...args);
   }
 
   async #effect(work: () => Promise<void>): Promise<void> {
@@ -71,10 +73,55 @@ export class FaultyStore implements ObjectStore {
   }
 }
 
-export async function namesOf(store: ObjectStore, prefix = ''): Promise<string[]> {
+export async function namesOf(store: ObjectSource, prefix = '', after = ''): Promise<string[]> {
   const names: string[] = [];
-  for await (const { name } of store.list(prefix)) names.push(name);
+  for await (const { name } of store.list(prefix, { after })) names.push(name);
   return names;
+}
+
+/** Counts what is asked of a store. */
+export class CountingStore implements ObjectStore {
+  readonly #inner: ObjectStore;
+  /** Names that were read. */
+  readonly gets: string[] = [];
+  lists = 0;
+
+  constructor(inner: ObjectStore) {
+    this.#inner = inner;
+  }
+
+  putIfAbsent(name: string, bytes: Uint8Array): Promise<void> {
+    return this.#inner.putIfAbsent(name, bytes);
+  }
+
+  remove(name: string): Promise<void> {
+    return this.#inner.remove(name);
+  }
+
+  get(name: string): Promise<Uint8Array | null> {
+    this.gets.push(name);
+    return this.#inner.get(name);
+  }
+
+  list(...args: Parameters<ObjectStore['list']>): ReturnType<ObjectStore['list']> {
+    this.lists++;
+    return this.#inner.list(...args);
+  }
+}
+
+/** An entry of one object that was never written: for tests of manifests alone. */
+export function madeUpEntry(
+  partition: number,
+  firstOffset: number,
+  lastOffset: number,
+): ManifestEntry {
+  const range = { partition, firstOffset, lastOffset };
+  const hourMs = T0 + (firstOffset % 50) * HOUR_MS;
+  const rows = lastOffset - firstOffset + 1;
+  const sha256 = createHash('sha256').update(`${partition} ${firstOffset}`).digest('hex');
+  const name = objectName(hourMs, range);
+  const objects = [{ name, hourMs, rows, sizeBytes: 100 + rows, sha256 }];
+  return { ...range, objects, lastAppendedAtMs: T0 + lastOffset };
 }
 
 /** Everything the manifest covers, as `partition:offset` → what the archive says about the record. */

@@ -1,6 +1,7 @@
 /** An audit log of its own for a test, in a folder that goes with the process. */
 import { join } from 'node:path';
-import { type AuditLog, openAuditLog } from '../../src/auth/audit-log.ts';
+import type { AuditLog } from '../../src/auth/audit-log.ts';
+import { openAuditLog } from '../../src/auth/sqlite/audit-log.ts';
 import { tempDir } from './temp-dir.ts';
 
 let folder: ReturnType<typeof tempDir> | null = null;

@@ -42,7 +42,6 @@ export class MapAds implements AdLookup {
 
 /** A log that holds each click until the test says how it ends; `answerAtOnce` ends it by itself. */
 export class HeldLog implements ClickLogWriter {
-  readonly partition = 0;
   readonly events: ClickEvent[] = [];
   readonly held: AppendDone[] = [];
   healthy = true;

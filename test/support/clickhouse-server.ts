@@ -92,6 +92,15 @@ export class TestClickHouse {
     await child?.exited;
   }
 
+  /** Accepts connections and answers nothing, as a machine that hangs. */
+  freeze(): void {
+    this.#process?.kill('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#process?.kill('SIGCONT');
+  }
+
   kill(): void {
     this.#process?.kill('SIGKILL');
     this.#process = null;

@@ -5,6 +5,7 @@ import { DiskLogReader } from '../../src/log/disk/reader.ts';
 import { removeOldSegments } from '../../src/log/disk/retention.ts';
 import { DiskLogWriter } from '../../src/log/disk/writer.ts';
 import { KafkaCluster } from '../../src/log/kafka/cluster.ts';
+import { type KafkaGroupOptions, KafkaPartitionGroup } from '../../src/log/kafka/group.ts';
 import type { KafkaConnection } from '../../src/log/kafka/options.ts';
 import { Publisher, type PublisherOptions } from '../../src/log/kafka/publisher.ts';
 import { KafkaLogReader, type KafkaReaderOptions } from '../../src/log/kafka/reader.ts';
@@ -19,6 +20,9 @@ import type { ClickLogWriter, RecordBatch } from '../../src/log/port.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { type KafkaOptions, KafkaServers } from './kafka.ts';
 import { tempDir } from './temp-dir.ts';
+
+/** The number of each topic's partition 0. */
+export const FIRST = 10_000;
 
 export interface WriterParts {
   readonly writer: KafkaLogWriter;
@@ -143,9 +147,26 @@ export class KafkaWorld {
   }
 
   reader(topic: string, options: Partial<KafkaReaderOptions> = {}): KafkaLogReader {
-    const reader = new KafkaLogReader({ connection: this.connection, topic, ...options });
+    const { connection } = this;
+    const reader = new KafkaLogReader({ connection, topic, firstPartition: FIRST, ...options });
     this.#closing.push(() => reader.close());
     return reader;
+  }
+
+  /** A member that does not wait as long as it would in earnest. */
+  group(topic: string, options: Partial<KafkaGroupOptions> = {}): KafkaPartitionGroup {
+    const group = new KafkaPartitionGroup({
+      ...{ connection: this.connection, groupId: `${topic}-group`, topic, firstPartition: FIRST },
+      ...{
+        instanceId: null,
+        sessionTimeoutMs: 3_000,
+        heartbeatMs: 200,
+        rebalanceTimeoutMs: 10_000,
+      },
+      ...options,
+    });
+    this.#closing.push(() => group.leave());
+    return group;
   }
 
   /** Every record of the topic, as text. */

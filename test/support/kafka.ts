@@ -53,6 +53,8 @@ export class KafkaBroker {
   /** Begins to start; `ready` of the cluster waits for it. */
   start(): void {
     const properties = join(this.#dir, 'server.properties');
+    // Else it would be ready by what it said the last time.
+    rmSync(`${this.output}.err`, { force: true });
     this.#process = Bun.spawn(['java', ...JVM, '-cp', this.#classPath, 'kafka.Kafka', properties], {
       stdout: Bun.file(this.output),
       stderr: Bun.file(`${this.output}.err`),
@@ -70,11 +72,11 @@ export class KafkaBroker {
 
   /** Accepts connections and answers nothing, as a machine that hangs. */
   freeze(): void {
-    this.#process!.kill('SIGSTOP');
+    this.#process?.kill('SIGSTOP');
   }
 
   thaw(): void {
-    this.#process!.kill('SIGCONT');
+    this.#process?.kill('SIGCONT');
   }
 
   async kill(): Promise<void> {

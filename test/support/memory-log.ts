@@ -5,7 +5,7 @@
  */
 import type { ClickEvent } from '../../src/event/click-event.ts';
 import { encodeEvent, MAX_EVENT_BYTES } from '../../src/event/codec.ts';
-import type { ClickLogReader, PartitionRange, RecordBatch } from '../../src/log/port.ts';
+import type { ClickLogReader, LogTimes, PartitionRange, RecordBatch } from '../../src/log/port.ts';
 import { LedgerError } from '../../src/platform/errors.ts';
 
 interface Partition {
@@ -18,7 +18,7 @@ export function eventBytes(event: ClickEvent): Buffer {
   return out.subarray(0, encodeEvent(event, out, 0));
 }
 
-export class MemoryLog implements ClickLogReader {
+export class MemoryLog implements ClickLogReader, LogTimes {
   readonly #partitions = new Map<number, Partition>();
 
   /** Makes the partition exist, empty. */
@@ -86,6 +86,11 @@ export class MemoryLog implements ClickLogReader {
       if (size >= maxBytes) break;
     }
     return found;
+  }
+
+  async offsetAt(partition: number, timeMs: number): Promise<number> {
+    const found = this.#of(partition).batches.find((batch) => batch.appendedAtMs >= timeMs);
+    return found?.firstOffset ?? this.#endOf(partition);
   }
 
   async close(): Promise<void> {}

@@ -5,7 +5,7 @@
  * not installed and this is root on Debian, its package is installed; elsewhere `postgresMissing` says
  * why tests that need it are skipped.
  */
-import { chownSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { freePort } from './product.ts';
@@ -79,8 +79,16 @@ export class TestPostgres {
     return this.urlOf(SUPERUSER);
   }
 
-  urlOf(user: string): string {
-    return `postgres://${user}@127.0.0.1:${this.port}/postgres`;
+  urlOf(user: string, database = 'postgres'): string {
+    return `postgres://${user}@127.0.0.1:${this.port}/${database}`;
+  }
+
+  /** Makes an empty database; returns where it is. */
+  async database(name: string): Promise<string> {
+    const sql = new SQL(this.url, { max: 1 });
+    await sql.unsafe(`CREATE DATABASE ${name}`);
+    await sql.close();
+    return this.urlOf(SUPERUSER, name);
   }
 
   get #dataDir(): string {
@@ -121,7 +129,7 @@ export class TestPostgres {
     const { port } = this;
     const socketDir = join(this.#home.path, 'cluster');
     const where = ['-p', String(port), '-h', '127.0.0.1', '-k', socketDir];
-    const options = ['-F', '-c', 'max_connections=30', '-c', 'shared_buffers=64MB'];
+    const options = ['-F', '-c', 'max_connections=100', '-c', 'shared_buffers=64MB'];
     if (existsSync(this.certificate)) {
       const key = join(socketDir, 'server.key');
       options.push('-c', 'ssl=on', '-c', `ssl_cert_file=${this.certificate}`);
@@ -152,10 +160,32 @@ export class TestPostgres {
 
   /** PostgreSQL's "immediate" stop: to its clients the machine is gone. */
   async stop(): Promise<void> {
+    this.thaw();
     await this.#closeClients();
     this.#server?.kill('SIGQUIT');
     await this.#server?.exited;
     this.#server = null;
+  }
+
+  /** All of its processes stand still: connections stay, and nothing answers. */
+  freeze(): void {
+    // The server first, so that it starts no process that is not seen here.
+    for (let stopped = 0, pids = this.#pids(); stopped < pids.length; pids = this.#pids()) {
+      for (const pid of pids.slice(0, stopped + 1)) signal(pid, 'SIGSTOP');
+      if (pids.slice(0, stopped + 1).every(standsStill)) stopped++;
+    }
+  }
+
+  thaw(): void {
+    for (const pid of this.#pids()) signal(pid, 'SIGCONT');
+  }
+
+  /** The server, and those that it has started for its clients. */
+  #pids(): readonly number[] {
+    const pid = this.#server?.pid;
+    if (pid === undefined) return [];
+    const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
+    return [pid, ...stdout.toString().trim().split('\n').filter(Boolean).map(Number)];
   }
 
   /** A client of the test's own; closed when the server stops. */
@@ -171,6 +201,7 @@ export class TestPostgres {
   }
 
   kill(): void {
+    this.thaw();
     this.#server?.kill('SIGQUIT');
   }
 
@@ -179,6 +210,16 @@ export class TestPostgres {
     running.delete(this);
     this.#home.remove();
   }
+}
+
+/** A process that has ended by itself meanwhile needs none. */
+function signal(pid: number, name: 'SIGSTOP' | 'SIGCONT'): void {
+  if (existsSync(`/proc/${pid}`)) process.kill(pid, name);
+}
+
+function standsStill(pid: number): boolean {
+  const status = `/proc/${pid}/status`;
+  return existsSync(status) && /^State:\s+T/m.test(readFileSync(status, 'utf8'));
 }
 
 function run(command: readonly string[]): string {

@@ -2,7 +2,7 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { ObjectStore } from '../../src/archive/port.ts';
 import { openS3Store, type S3StoreOptions } from '../../src/archive/s3/store.ts';
-import { clientOf, makeBucket, OWNER, type SeaweedFs, startSeaweedFs } from './seaweedfs.ts';
+import { clientOf, makeBucket, OWNER, SeaweedFs } from './seaweedfs.ts';
 
 export const BUCKET = 'archive-bucket';
 
@@ -16,7 +16,7 @@ export class S3World {
 
   static async start(): Promise<S3World> {
     useCredentials(OWNER);
-    const server = await startSeaweedFs();
+    const server = await SeaweedFs.create();
     await makeBucket(server.endpoint, BUCKET);
     return new S3World(server);
   }

@@ -30,72 +30,112 @@ function identity(name: string, keys: typeof OWNER, actions: string[]) {
   return { name, credentials, actions };
 }
 
-export interface SeaweedFs {
-  /** `http://127.0.0.1:<port>` */
-  readonly endpoint: string;
+export class SeaweedFs {
   readonly port: number;
-  stop(): Promise<void>;
-}
+  readonly #weed: string;
+  readonly #dir: ReturnType<typeof tempDir>;
+  /** Each part has a port for HTTP, and one for gRPC behind it. */
+  readonly #ports: readonly number[];
+  readonly #atExit = () => this.#server?.kill('SIGKILL');
+  #server: Bun.Subprocess | null = null;
 
-export async function startSeaweedFs(): Promise<SeaweedFs> {
-  const weed = await installed();
-  const dir = tempDir('seaweedfs');
-  const [master, masterGrpc, volume, volumeGrpc, filer, filerGrpc, s3, s3Grpc] = freePorts(8);
-  writeFileSync(join(dir.path, 's3.json'), JSON.stringify(IDENTITIES));
-  mkdirSync(join(dir.path, 'data'));
-  const args = [
-    ['-dir', join(dir.path, 'data')],
-    ['-ip', '127.0.0.1'],
-    ['-ip.bind', '127.0.0.1'],
-    ['-master.port', master],
-    ['-master.port.grpc', masterGrpc],
-    ['-master.telemetry', false],
-    ['-master.volumeSizeLimitMB', 128],
-    ['-volume.port', volume],
-    ['-volume.port.grpc', volumeGrpc],
-    ['-volume.max', 32],
-    ['-filer', true],
-    ['-filer.port', filer],
-    ['-filer.port.grpc', filerGrpc],
-    ['-filer.localSocket', join(dir.path, 'filer.sock')],
-    ['-s3', true],
-    ['-s3.port', s3],
-    ['-s3.port.grpc', s3Grpc],
-    ['-s3.port.iceberg', 0],
-    ['-s3.port.lance', 0],
-    ['-s3.autoCreateBucket', false],
-    ['-s3.localSocket', join(dir.path, 's3.sock')],
-    ['-s3.config', join(dir.path, 's3.json')],
-  ].map(([name, value]) => `${name}=${value}`);
-  const log = join(dir.path, 'server.log');
-  const server = Bun.spawn([weed, 'server', ...args], {
-    cwd: dir.path,
-    stdout: Bun.file(log),
-    stderr: Bun.file(`${log}.err`),
-  });
-  const kill = () => server.kill('SIGKILL');
-  process.once('exit', kill);
-  const stop = async () => {
-    kill();
-    await server.exited;
-    process.off('exit', kill);
-    for (const [part, port] of Object.entries({ master: masterGrpc, volume: volumeGrpc })) {
-      rmSync(`/tmp/seaweedfs-${part}-grpc-${port}.sock`, { force: true });
-    }
-    for (const [part, port] of Object.entries({ filer: filerGrpc, s3: s3Grpc })) {
-      rmSync(`/tmp/seaweedfs-${part}-grpc-${port}.sock`, { force: true });
-    }
-    dir.remove();
-  };
-  const endpoint = `http://127.0.0.1:${s3}`;
-  try {
-    await ready(endpoint, () => server.exitCode);
-  } catch (error) {
-    const output = await Bun.file(`${log}.err`).text();
-    await stop();
-    throw new Error(`${String(error)}\n${output.slice(-2_000)}`);
+  private constructor(weed: string) {
+    this.#weed = weed;
+    this.#dir = tempDir('seaweedfs');
+    this.#ports = freePorts(8);
+    this.port = this.#ports[6]!;
+    writeFileSync(join(this.#dir.path, 's3.json'), JSON.stringify(IDENTITIES));
+    mkdirSync(join(this.#dir.path, 'data'));
+    process.once('exit', this.#atExit);
   }
-  return { endpoint, port: s3!, stop };
+
+  static async create(): Promise<SeaweedFs> {
+    const server = new SeaweedFs(await installed());
+    await server.start();
+    return server;
+  }
+
+  /** `http://127.0.0.1:<port>` */
+  get endpoint(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Returns when objects are taken: on the data, and the ports, that it had before. */
+  async start(): Promise<void> {
+    const log = join(this.#dir.path, 'server.log');
+    const server = Bun.spawn([this.#weed, 'server', ...this.#arguments()], {
+      cwd: this.#dir.path,
+      stdout: Bun.file(log),
+      stderr: Bun.file(`${log}.err`),
+    });
+    this.#server = server;
+    try {
+      await ready(this.endpoint, () => server.exitCode);
+    } catch (error) {
+      const output = await Bun.file(`${log}.err`).text();
+      await this.stop();
+      throw new Error(`${String(error)}\n${output.slice(-2_000)}`);
+    }
+  }
+
+  #arguments(): string[] {
+    const dir = this.#dir.path;
+    const [master, masterGrpc, volume, volumeGrpc, filer, filerGrpc, s3, s3Grpc] = this.#ports;
+    return [
+      ['-dir', join(dir, 'data')],
+      ['-ip', '127.0.0.1'],
+      ['-ip.bind', '127.0.0.1'],
+      ['-master.port', master],
+      ['-master.port.grpc', masterGrpc],
+      ['-master.telemetry', false],
+      ['-master.volumeSizeLimitMB', 128],
+      // It elects itself, after each start.
+      ['-master.electionTimeout', '1s'],
+      ['-volume.port', volume],
+      ['-volume.port.grpc', volumeGrpc],
+      ['-volume.max', 32],
+      ['-filer', true],
+      ['-filer.port', filer],
+      ['-filer.port.grpc', filerGrpc],
+      ['-filer.localSocket', join(dir, 'filer.sock')],
+      ['-s3', true],
+      ['-s3.port', s3],
+      ['-s3.port.grpc', s3Grpc],
+      ['-s3.port.iceberg', 0],
+      ['-s3.port.lance', 0],
+      ['-s3.autoCreateBucket', false],
+      ['-s3.localSocket', join(dir, 's3.sock')],
+      ['-s3.config', join(dir, 's3.json')],
+    ].map(([name, value]) => `${name}=${value}`);
+  }
+
+  /** Accepts connections and answers nothing, as a machine that hangs. */
+  freeze(): void {
+    this.#server?.kill('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#server?.kill('SIGCONT');
+  }
+
+  /** SIGKILL; returns when the process is gone. Its data stay. */
+  async crash(): Promise<void> {
+    const server = this.#server;
+    this.#server = null;
+    server?.kill('SIGKILL');
+    await server?.exited;
+    const [, masterGrpc, , volumeGrpc, , filerGrpc, , s3Grpc] = this.#ports;
+    const parts = { master: masterGrpc, volume: volumeGrpc, filer: filerGrpc, s3: s3Grpc };
+    for (const [part, port] of Object.entries(parts)) {
+      rmSync(`/tmp/seaweedfs-${part}-grpc-${port}.sock`, { force: true });
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.crash();
+    process.off('exit', this.#atExit);
+    this.#dir.remove();
+  }
 }
 
 /** Ready is who takes an object: the gateway answers long before the rest has found together. */

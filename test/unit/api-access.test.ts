@@ -6,9 +6,11 @@ import { createKey, retireKey } from '../../src/ads/keys.ts';
 import { openLmdbCatalog } from '../../src/ads/lmdb/catalog.ts';
 import type { AdCatalog } from '../../src/ads/port.ts';
 import { accessFeature } from '../../src/api/access-routes.ts';
-import { type AuditLog, openAuditLog } from '../../src/auth/audit-log.ts';
+import type { AuditLog } from '../../src/auth/audit-log.ts';
 import { requestLimits } from '../../src/auth/limits.ts';
-import { openTokenStore, type TokenStore } from '../../src/auth/tokens.ts';
+import { openAuditLog } from '../../src/auth/sqlite/audit-log.ts';
+import { openTokenStore } from '../../src/auth/sqlite/tokens.ts';
+import type { TokenStore } from '../../src/auth/tokens.ts';
 import { LedgerError } from '../../src/platform/errors.ts';
 import { jsonOf, setUpApi } from '../support/api.ts';
 import { tempDir } from '../support/temp-dir.ts';
@@ -19,25 +21,25 @@ let tokens: TokenStore;
 let audit: AuditLog;
 let now: number;
 const clock = (): number => now;
-let world: ReturnType<typeof setUp>;
+let world: Awaited<ReturnType<typeof setUp>>;
 
-beforeEach(() => {
+beforeEach(async () => {
   folder = tempDir('api-access');
   now = Date.UTC(2026, 2, 10, 12);
   catalog = openLmdbCatalog({ dir: join(folder.path, 'catalog'), readOnly: false });
   const path = join(folder.path, 'control.sqlite');
   tokens = openTokenStore({ path, clock });
   audit = openAuditLog({ path, clock });
-  world = setUp(0);
+  world = await setUp(0);
 });
 afterEach(async () => {
-  tokens.close();
-  audit.close();
+  await tokens.close();
+  await audit.close();
   await catalog.close();
   folder.remove();
 });
 
-function setUp(perMinute: number, over: Parameters<typeof setUpApi>[0] = {}) {
+async function setUp(perMinute: number, over: Parameters<typeof setUpApi>[0] = {}) {
   const access = accessFeature({
     tokens,
     audit,
@@ -55,8 +57,8 @@ function setUp(perMinute: number, over: Parameters<typeof setUpApi>[0] = {}) {
     features: [access],
     ...over,
   });
-  const admin = tokens.create({ scope: 'admin' });
-  const reader = tokens.create({ scope: 'read', advertiserId: 'adv-1' });
+  const admin = await tokens.create({ scope: 'admin' });
+  const reader = await tokens.create({ scope: 'read', advertiserId: 'adv-1' });
   const ask = (method: string, path: string, body?: object, token = admin.token) =>
     api.send(
       path,
@@ -68,7 +70,7 @@ function setUp(perMinute: number, over: Parameters<typeof setUpApi>[0] = {}) {
 
 /** The audit log with one half of it on a disk that is full. */
 function failingAt(half: 'begin' | 'end'): AuditLog {
-  const fail = (): never => {
+  const fail = async (): Promise<never> => {
     throw new LedgerError('audit_unavailable', 'no space', { kind: 'retry' });
   };
   return new Proxy(audit, {
@@ -87,7 +89,7 @@ const codeOf = async (answer: Response | Promise<Response>) => {
 describe('who I am', () => {
   test('is told to every token', async () => {
     const expiresAtMs = now + 60_000;
-    const read = tokens.create({ scope: 'read', advertiserId: 'adv-2' }, { expiresAtMs });
+    const read = await tokens.create({ scope: 'read', advertiserId: 'adv-2' }, { expiresAtMs });
     expect(await jsonOf(world.ask('GET', '/v1/me', undefined, read.token))).toEqual({
       token_id: read.id,
       scope: 'read',
@@ -142,19 +144,24 @@ describe('tokens', () => {
     [{ scope: 'admin', name: 'x'.repeat(201) }, 'name'],
     [{ scope: 'admin', admin: true }, 'admin'],
   ])('are not made of %p', async (body, parameter) => {
-    const before = tokens.list().length;
+    const before = (await tokens.list()).length;
     const answer = await world.ask('POST', '/v1/admin/tokens', body);
     expect(answer.status).toBe(400);
     const { errors } = (await jsonOf(answer)) as { errors: { parameter: string }[] };
     expect(errors.map((each) => each.parameter)).toEqual([parameter]);
-    expect(tokens.list()).toHaveLength(before);
+    expect(await tokens.list()).toHaveLength(before);
   });
 
-  test('are not made with an end in the past, nor of an endless body', async () => {
+  test('are not made with an end in the past or a name of two lines, nor of an endless body', async () => {
     const past = { scope: 'admin', expires_at: '2026-03-10T11:59:59Z' };
     expect(await codeOf(world.ask('POST', '/v1/admin/tokens', past))).toEqual([
       400,
       'token_expiry_invalid',
+    ]);
+    const lines = { scope: 'admin', name: 'two\nlines' };
+    expect(await codeOf(world.ask('POST', '/v1/admin/tokens', lines))).toEqual([
+      400,
+      'token_name_invalid',
     ]);
     const endless = { scope: 'admin', name: 'x'.repeat(20_000) };
     expect(await codeOf(world.ask('POST', '/v1/admin/tokens', endless))).toEqual([
@@ -164,15 +171,15 @@ describe('tokens', () => {
   });
 
   test('are revoked by id only: the text of one has no place in a path', async () => {
-    const { token, id } = tokens.create({ scope: 'admin' });
+    const { token, id } = await tokens.create({ scope: 'admin' });
     for (const named of [token, 'f'.repeat(12), 'x', '%E0']) {
       expect(await codeOf(world.ask('DELETE', `/v1/admin/tokens/${named}`))).toEqual([
         404,
         'token_unknown',
       ]);
     }
-    expect(tokens.get(id)?.revokedAtMs).toBeNull();
-    expect(JSON.stringify(audit.list({ limit: 100 }))).not.toContain(token.slice(-43));
+    expect((await tokens.get(id))?.revokedAtMs).toBeNull();
+    expect(JSON.stringify(await audit.list({ limit: 100 }))).not.toContain(token.slice(-43));
   });
 });
 
@@ -262,7 +269,7 @@ describe('the audit log', () => {
     await (await world.ask('POST', '/v1/admin/rebuild')).text();
     await world.ask('POST', '/v1/admin/dead-letters/redrive', { id: 'a', all: true });
     await world.ask('PUT', '/v1/admin/nothing');
-    const shown = entries().map(({ actor, action, target, outcome, code, detail }) => {
+    const shown = (await entries()).map(({ actor, action, target, outcome, code, detail }) => {
       expect(actor).toBe(world.adminToken.id);
       return [action, target, outcome, code, detail];
     });
@@ -276,9 +283,9 @@ describe('the audit log', () => {
       ['dead-letters.redrive', '', 'refused', 'parameters_invalid', ''],
       ['PUT /v1/admin/nothing', '', 'refused', 'status_404', ''],
     ] as never);
-    const text = JSON.stringify(entries());
+    const text = JSON.stringify(await entries());
     for (const secret of [made.token, key.secret, 'hush']) expect(text).not.toContain(secret);
-    expect(audit.verify().broken).toBeNull();
+    expect((await audit.verify()).broken).toBeNull();
   });
 
   test('says `started` until a long act has ended, though its answer has begun', async () => {
@@ -289,29 +296,36 @@ describe('the audit log', () => {
       });
     const answer = await world.ask('POST', '/v1/admin/dead-letters/redrive', { all: true });
     expect(answer.status).toBe(200);
-    expect(entries()[0]).toMatchObject({ action: 'dead-letters.redrive', outcome: 'started' });
+    expect((await entries())[0]).toMatchObject({
+      action: 'dead-letters.redrive',
+      outcome: 'started',
+    });
     finish({ redriven: 4 });
     await answer.text();
-    expect(entries()[0]).toMatchObject({ target: 'all', outcome: 'ok', detail: 'redriven=4' });
+    expect((await entries())[0]).toMatchObject({
+      target: 'all',
+      outcome: 'ok',
+      detail: 'redriven=4',
+    });
   });
 
   test('that cannot be written stops the act before it begins', async () => {
-    const failing = setUp(0, { audit: failingAt('begin') });
-    const before = tokens.list().length;
+    const failing = await setUp(0, { audit: failingAt('begin') });
+    const before = (await tokens.list()).length;
     const answer = await failing.ask('POST', '/v1/admin/tokens', { scope: 'admin' });
     expect(await codeOf(answer)).toEqual([503, 'audit_unavailable']);
     expect(answer.headers.get('Retry-After')).toBe('5');
-    expect(tokens.list()).toHaveLength(before);
+    expect(await tokens.list()).toHaveLength(before);
     expect((await failing.ask('GET', '/v1/admin/tokens')).status).toBe(200);
   });
 
   test('whose end is lost leaves the answer as it is, and the error in the log', async () => {
-    const failing = setUp(0, { audit: failingAt('end') });
+    const failing = await setUp(0, { audit: failingAt('end') });
     expect((await failing.ask('POST', '/v1/admin/tokens', { scope: 'admin' })).status).toBe(201);
     expect(failing.logged.map(({ message }) => message)).toEqual([
       'the end of act 1 is not in the audit log',
     ]);
-    expect(entries()[0]).toMatchObject({ outcome: 'started' });
+    expect((await entries())[0]).toMatchObject({ outcome: 'started' });
   });
 
   test('has nothing of those who may not act, nor of those who only look', async () => {
@@ -321,7 +335,7 @@ describe('the audit log', () => {
     for (const path of ['tokens', 'keys', 'ads', 'status', 'audit', 'audit/check']) {
       expect((await world.ask('GET', `/v1/admin/${path}`)).status).toBe(200);
     }
-    expect(entries()).toEqual([]);
+    expect(await entries()).toEqual([]);
   });
 
   test('is read page by page, newest first, with its head and a check of all lines', async () => {
@@ -338,15 +352,15 @@ describe('the audit log', () => {
     }
     expect(seen).toEqual(['k4', 'k3', 'k2', 'k1', 'k0']);
     const check = await jsonOf(world.ask('GET', '/v1/admin/audit/check'));
-    expect(check).toEqual({ head: { ...audit.head() }, broken: null });
+    expect(check).toEqual({ head: { ...(await audit.head()) }, broken: null });
     expect(check.head).toMatchObject({ line: 10 });
   });
 });
 
 describe('limits', () => {
   test('each token has its own, told on every answer; beyond it 429 until Retry-After', async () => {
-    const limited = setUp(3);
-    const other = tokens.create({ scope: 'admin' }).token;
+    const limited = await setUp(3);
+    const other = (await tokens.create({ scope: 'admin' })).token;
     const heads = async (path: string, token?: string) => {
       const { status, headers } = await limited.ask('GET', path, undefined, token);
       const names = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset', 'Retry-After'];
@@ -375,14 +389,14 @@ describe('limits', () => {
       looked += 1;
       return tokens.authenticate(token);
     };
-    const { api } = setUp(0, { tokens: { authenticate } });
-    const right = tokens.create({ scope: 'admin' }).token;
+    const { api } = await setUp(0, { tokens: { authenticate } });
+    const right = (await tokens.create({ scope: 'admin' })).token;
     const from = async (peerAddress: string, token: string) => {
       const headers = { Authorization: `Bearer ${token}` };
       const request = new Request('http://t.example/v1/me', { headers });
       return (await api.fetch(request, { peerAddress })).status;
     };
-    const known = tokens.create({ scope: 'admin' }).token;
+    const known = (await tokens.create({ scope: 'admin' })).token;
     expect(await from('203.0.113.7', known)).toBe(200);
     for (let at = 0; at < 60; at++) {
       expect(await from('203.0.113.7', `clk_000000000000_${at}`)).toBe(401);

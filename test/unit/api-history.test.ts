@@ -105,6 +105,17 @@ describe('hours', () => {
     expect(whole[1]!.reason).toBeNull();
   });
 
+  test('that lost clicks in the stream say so until they are final', async () => {
+    const liveGaps = () => [{ fromMs: FINAL_MS - HOUR_MS / 2, toMs: FINAL_MS + 1 }];
+    const api = setUpApi({ finality: testFinality({ liveGaps }) });
+    const hours = await hoursOf(api, range(FINAL_MS - HOUR_MS, FINAL_MS + 2 * HOUR_MS));
+    expect(hours.map(({ live_incomplete }) => live_incomplete)).toEqual([
+      undefined,
+      true,
+      undefined,
+    ]);
+  });
+
   test('are told even when nobody can say how far the archive is', async () => {
     const coveredUntilMs = () => Promise.reject(new LedgerError('log_behind_archive', 'behind'));
     const api = setUpApi({ finality: testFinality({ coveredUntilMs }) });

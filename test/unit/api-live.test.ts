@@ -89,8 +89,11 @@ class Reading {
   }
 }
 
-const watch = (filter: Partial<LiveFilter> = {}, tokenId = 't1', isAllowed = () => true): Reading =>
-  new Reading(hub.watch({ ...FILTER, ...filter }, { tokenId, isAllowed }));
+const watch = (
+  filter: Partial<LiveFilter> = {},
+  tokenId = 't1',
+  isAllowed = async () => true,
+): Reading => new Reading(hub.watch({ ...FILTER, ...filter }, { tokenId, isAllowed }));
 
 /** Lets queries and streams do what they have to. */
 async function settle(): Promise<void> {
@@ -289,7 +292,7 @@ describe('as_of', () => {
 
 test('a client that does not read costs one event, and gets the newest when it does', async () => {
   clicks(['a', 0]);
-  const slow = hub.watch(FILTER, { tokenId: 't1', isAllowed: () => true });
+  const slow = hub.watch(FILTER, { tokenId: 't1', isAllowed: async () => true });
   await settle();
   for (let n = 1; n <= 100; n++) {
     state.changes++;
@@ -308,7 +311,7 @@ test('a client that does not read costs one event, and gets the newest when it d
 describe('a stream ends', () => {
   test('within a minute after its token was revoked; one that cannot be checked stays', async () => {
     let answer = (): boolean => true;
-    const stream = watch({}, 't1', () => answer());
+    const stream = watch({}, 't1', async () => answer());
     await seconds(29);
     answer = () => {
       throw new Error('busy');
@@ -341,7 +344,7 @@ describe('a stream ends', () => {
   });
 
   test('when its client goes, and its place is free again', async () => {
-    const client = hub.watch(FILTER, { tokenId: 't1', isAllowed: () => true });
+    const client = hub.watch(FILTER, { tokenId: 't1', isAllowed: async () => true });
     await client.stream.cancel();
     client.leave();
     client.end();

@@ -23,7 +23,7 @@ beforeEach(() => {
     store,
     clock,
     warehouse: new FakeWarehouse(),
-    deadLetters: () => new Map(),
+    deadLetters: async () => new Map(),
     finalUntilMs: () => 0,
     driftAlert: 0.001,
   });
@@ -96,7 +96,7 @@ test('a webhook is registered, listed without its secret, tested, and removed', 
 });
 
 test('its attempts come page by page', async () => {
-  const { webhook } = world.add(receiver.url());
+  const { webhook } = await world.add(receiver.url());
   for (let n = 0; n < 5; n++) await send(`${PATH}/${webhook.id}/test`, 'POST');
   const ids: unknown[] = [];
   let cursor: unknown = null;
@@ -119,7 +119,7 @@ describe('what is refused', () => {
     const body = { url: receiver.url(), events: EVENTS };
     expect(await codeOf(body, 'reader')).toEqual([403, 'scope_insufficient']);
     expect((await send(PATH, 'GET', undefined, 'reader')).status).toBe(403);
-    expect(world.store.list()).toEqual([]);
+    expect(await world.store.list()).toEqual([]);
   });
 
   test('addresses that are none to send to', async () => {
@@ -165,7 +165,7 @@ describe('what is refused', () => {
   });
 
   test('a second test while one is on its way', async () => {
-    const { webhook } = world.add(receiver.url());
+    const { webhook } = await world.add(receiver.url());
     let release = (): void => undefined;
     receiver.answer = () =>
       new Promise((resolve) => {

@@ -4,15 +4,18 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { checkArchive } from '../../src/archive/audit.ts';
 import { sha256Hex } from '../../src/archive/checksum.ts';
+import { decodeEntry, encodeEntry } from '../../src/archive/entry.ts';
 import { openFolderStore } from '../../src/archive/folder/store.ts';
+import { loadManifest, Manifest, readObject } from '../../src/archive/manifest.ts';
 import {
-  decodeEntry,
-  encodeEntry,
-  loadManifest,
-  Manifest,
-  readObject,
-} from '../../src/archive/manifest.ts';
-import { manifestName, objectName, planName, rangeOfName } from '../../src/archive/names.ts';
+  entryName,
+  entryOfName,
+  objectName,
+  oldEntryName,
+  planName,
+  rangeOfName,
+  variantOf,
+} from '../../src/archive/names.ts';
 import type { ManifestEntry, ObjectStore } from '../../src/archive/port.ts';
 import { HOUR_MS, T0 } from '../support/archive-fixtures.ts';
 import { tempDir } from '../support/temp-dir.ts';
@@ -36,10 +39,16 @@ function entry(partition: number, first: number, last: number, hourMs = T0): Man
   return { ...range, objects: [object], lastAppendedAtMs: T0 + last };
 }
 
-async function put(entries: ManifestEntry[], withObjects = true): Promise<void> {
+async function put(
+  entries: ManifestEntry[],
+  {
+    withObjects = true,
+    nameOf = entryName,
+  }: { withObjects?: boolean; nameOf?: typeof oldEntryName } = {},
+): Promise<void> {
   for (const one of entries) {
     if (withObjects) for (const { name } of one.objects) await store.putIfAbsent(name, BODY);
-    await store.putIfAbsent(manifestName(one), encodeEntry(one));
+    await store.putIfAbsent(nameOf(one), encodeEntry(one));
   }
 }
 
@@ -48,18 +57,43 @@ test('names are those of the contract and carry their range', () => {
   const offsets = '00000000000000000005-00000000000001234567';
   const names = {
     clicks: objectName(T0, range),
+    variant: objectName(T0, range, '0123456789abcdef'),
     dead: objectName(null, range),
-    manifest: manifestName(range),
     plan: planName(range),
+    planOfVariant: planName(range, '0123456789abcdef'),
   };
   expect(names).toEqual({
     clicks: `dt=2026-01-31/hr=07/p3-${offsets}.parquet`,
+    variant: `dt=2026-01-31/hr=07/p3-${offsets}-0123456789abcdef.parquet`,
     dead: `dead/p3-${offsets}.parquet`,
-    manifest: `manifest/p00003/${offsets}.json`,
     plan: `plan/p00003/${offsets}.json`,
+    planOfVariant: `plan/p00003/${offsets}-0123456789abcdef.json`,
   });
   for (const name of Object.values(names)) expect(rangeOfName(name)).toEqual(range);
-  expect(rangeOfName('manifest/p00003/notes.json')).toBeNull();
+  expect(variantOf(names.clicks, T0, range)).toBe('');
+  expect(variantOf(names.variant, T0, range)).toBe('0123456789abcdef');
+  expect(variantOf(names.variant, T0 + HOUR_MS, range)).toBeNull();
+});
+
+test('a commit is named by its first offset, and was once named by its whole range', () => {
+  const range = { partition: 3, firstOffset: 5, lastOffset: 1_234_567 };
+  expect(entryName(range)).toBe('manifest/p00003/00000000000000000005.json');
+  expect(entryOfName(entryName(range))).toEqual({ ...range, lastOffset: null });
+  const old = 'manifest/p00003/00000000000000000005-00000000000001234567.json';
+  expect(oldEntryName(range)).toBe(old);
+  expect(entryOfName(old)).toEqual(range);
+  expect(entryOfName('manifest/p00003/notes.json')).toBeNull();
+  expect(rangeOfName(old)).toBeNull();
+});
+
+test('entries under old names go on under new ones, and the same entry under both counts once', async () => {
+  await put([entry(0, 0, 9), entry(0, 10, 19)], { nameOf: oldEntryName });
+  await put([entry(0, 10, 19), entry(0, 20, 29)]);
+  const manifest = await loadManifest(store);
+  expect(manifest.problems).toEqual([]);
+  expect(manifest.archivedUpTo(0).nextOffset).toBe(30);
+  expect(manifest.entryCount(0)).toBe(3);
+  expect(manifest.objectCount(T0)).toBe(3);
 });
 
 test('entries that follow each other are indexed by partition and hour', async () => {
@@ -102,7 +136,7 @@ test('an entry that cannot be read is reported, wherever it stands, and blocks i
     { partition: 0, firstOffset: 10, lastOffset: 19 },
     { partition: 1, firstOffset: 4, lastOffset: 7 },
   ]) {
-    await store.putIfAbsent(manifestName(range), new Uint8Array());
+    await store.putIfAbsent(oldEntryName(range), new Uint8Array());
   }
   const manifest = await loadManifest(store);
   expect(manifest.archivedUpTo(0).nextOffset).toBe(10);
@@ -121,7 +155,7 @@ test('an entry that cannot be read is reported, wherever it stands, and blocks i
 
 test('an entry whose parts do not fit together is refused', () => {
   const good = entry(2, 10, 19);
-  const name = manifestName(good);
+  const name = entryName(good);
   expect(decodeEntry(name, encodeEntry(good))).toMatchObject(good);
   const [object] = good.objects;
   const bad: [string, ManifestEntry][] = [

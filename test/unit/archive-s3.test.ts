@@ -93,67 +93,101 @@ describe('attempts', () => {
   });
 });
 
-/** A server that keeps folders lists `b/…` where `b` belongs; others list whole keys in byte order. */
-function serverOf(keys: readonly string[], keepsFolders: boolean): Listed['bucket'] {
+/**
+ * A server that keeps folders lists `b/…` where `b` belongs, and starts there too; others list whole
+ * keys in byte order. One that does not know `StartAfter` begins at the beginning.
+ */
+function serverOf(
+  keys: readonly string[],
+  { keepsFolders, knowsStart = true }: { keepsFolders: boolean; knowsStart?: boolean },
+): Listed['bucket'] {
   const pageSize = 3;
   // A slash sorts before everything else where folders are kept.
   const rank = (key: string) => (keepsFolders ? key.replaceAll('/', '\0') : key);
   const sorted = [...keys].sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
   return {
-    async list(prefix, atSlash, after) {
-      const below = sorted.filter((key) => key.startsWith(prefix));
+    async list(prefix, atSlash, from) {
       const entries = new Set<string>();
-      for (const key of below) {
+      for (const key of sorted.filter((each) => each.startsWith(prefix))) {
         const slash = atSlash ? key.indexOf('/', prefix.length) : -1;
         entries.add(slash < 0 ? key : key.slice(0, slash + 1));
       }
-      const from = after === null ? 0 : Number(after);
-      const page = [...entries].slice(from, from + pageSize);
       const isFolder = (entry: string) => atSlash && entry.endsWith('/');
+      // A folder is compared by its name alone where folders are kept.
+      const nameOf = (entry: string) =>
+        rank(keepsFolders && isFolder(entry) ? entry.slice(0, -1) : entry);
+      const start = 'page' in from ? from.page : knowsStart ? rank(from.key) : '';
+      const left = [...entries].filter((entry) => nameOf(entry) > start);
+      const page = left.slice(0, pageSize);
       return {
         objects: page.filter((entry) => !isFolder(entry)).map((key) => ({ key, sizeBytes: 1 })),
         folders: page.filter(isFolder),
-        next: from + pageSize < entries.size ? String(from + pageSize) : null,
+        next: left.length > pageSize ? nameOf(page.at(-1)!) : null,
       };
     },
   };
 }
 
-async function namesIn(listed: Listed, prefix: string): Promise<string[]> {
+async function namesIn(listed: Listed, prefix: string, after?: string): Promise<string[]> {
   const names: string[] = [];
-  for await (const { name } of list(listed, prefix)) names.push(name);
+  for await (const { name } of list(listed, prefix, after)) names.push(name);
   return names;
 }
 
 describe('a listing', () => {
-  test('is in byte order of whole names, however the server sorts and pages', async () => {
+  test('is in byte order of whole names, however the server sorts, starts and pages', async () => {
     const segment = fc.constantFrom('a', 'b', 'b-c', 'b.d', 'b0', 'B', 'dt=1');
     const name = fc.array(segment, { minLength: 1, maxLength: 3 }).map((parts) => parts.join('/'));
+    const after = fc.oneof(fc.constant(''), name, fc.constantFrom('a/', 'b', 'b/b~', 'a/b-'));
+    const names = fc.uniqueArray(name, { maxLength: 20 });
     await fc.assert(
-      fc.asyncProperty(fc.uniqueArray(name), name, fc.nat(), async (all, other, cut) => {
+      fc.asyncProperty(names, name, after, fc.nat(), async (all, other, start, cut) => {
         // No server keeps an object and a folder of one name apart.
-        const names = all.filter((each) => !all.some((longer) => longer.startsWith(`${each}/`)));
-        const keys = [...names.map((each) => `root/${each}`), 'root/.clickledger/probe', 'root2/a'];
+        const kept = all.filter((each) => !all.some((longer) => longer.startsWith(`${each}/`)));
+        const keys = [...kept.map((each) => `root/${each}`), 'root/.clickledger/probe', 'root2/a'];
         const prefix = other.slice(0, cut % (other.length + 1));
-        const expected = names.filter((each) => each.startsWith(prefix)).sort();
-        for (const inByteOrder of [true, false]) {
-          const bucket = serverOf(keys, !inByteOrder);
-          expect(await namesIn({ bucket, root: 'root/', inByteOrder }, prefix)).toEqual(expected);
+        const wanted = kept.filter((each) => each.startsWith(prefix) && each > start).sort();
+        for (const keepsFolders of [false, true]) {
+          for (const knowsStart of [true, false]) {
+            const bucket = serverOf(keys, { keepsFolders, knowsStart });
+            const listed = { bucket, root: 'root/', inByteOrder: !keepsFolders };
+            expect(await namesIn(listed, prefix, start)).toEqual(wanted);
+          }
         }
       }),
-      fcParams(),
+      fcParams(1_000),
     );
   });
 
+  test('that starts behind a name asks for the rest of its folder alone', async () => {
+    const keys = Array.from({ length: 100 }, (_, i) => `m/p1/${100 + i}.json`);
+    for (const keepsFolders of [false, true]) {
+      let requests = 0;
+      const server = serverOf(keys, { keepsFolders });
+      const counting: Listed['bucket'] = {
+        list: (...args) => {
+          requests++;
+          return server.list(...args);
+        },
+      };
+      const listed = { bucket: counting, root: '', inByteOrder: !keepsFolders };
+      expect(await namesIn(listed, 'm/p1/', 'm/p1/198')).toEqual([
+        'm/p1/198.json',
+        'm/p1/199.json',
+      ]);
+      expect(requests).toBeLessThan(6);
+    }
+  });
+
   test('that comes out of order, or repeats a name, is refused instead of believed', async () => {
-    const bucket = serverOf(['b-c', 'b/1'], true);
+    const bucket = serverOf(['b-c', 'b/1'], { keepsFolders: true });
     const listing = namesIn({ bucket, root: '', inByteOrder: true }, '');
     await expect(listing).rejects.toMatchObject({ code: 'archive_listing' });
     const repeating: Listed['bucket'] = {
-      list: async (_, __, after) => ({
+      list: async (_, __, from) => ({
         objects: [{ key: 'a', sizeBytes: 1 }],
         folders: [],
-        next: after === null ? 'more' : null,
+        next: 'key' in from ? 'more' : null,
       }),
     };
     const repeated = namesIn({ bucket: repeating, root: '', inByteOrder: true }, '');

@@ -145,7 +145,7 @@ describe('what is refused', () => {
     );
     expect(problems({ file })).toEqual([
       `${file}:1: latness_ms: no such setting`,
-      `${file}:2: port: no such setting; did you mean click.port or api.port?`,
+      `${file}:2: port: no such setting; did you mean click.port or api.port or role.port?`,
       `${file}:4: click.max_pendng: no such setting; did you mean click.max_pending?`,
       `${file}:5: click.countryHeader: no such setting; did you mean click.country_header?`,
       `${file}:8: [click.extra]: no such section`,
@@ -230,6 +230,25 @@ describe('how settings relate', () => {
     ['warehouse.clickhouse.replicated', { warehouse: { clickhouse: { cluster: 'c' } } }],
     ['catalog.postgres.url', { catalog: { kind: 'postgres' } }],
     ['catalog.postgres.table', { catalog: { postgres: { table: '' } } }],
+    [
+      'control.postgres.url',
+      {
+        control: { kind: 'postgres' },
+        log: { kind: 'kafka', kafka: { brokers: 'b:9092' } },
+        archive: { kind: 's3', s3: { bucket: 'clicks' } },
+        warehouse: { kind: 'clickhouse' },
+      },
+    ],
+    ['control.kind', { control: { kind: 'postgres', postgres: { url: 'postgres://db/ledger' } } }],
+    [
+      'archive.s3.conditional_put',
+      {
+        control: { kind: 'postgres', postgres: { url: 'postgres://db/ledger' } },
+        log: { kind: 'kafka', kafka: { brokers: 'b:9092' } },
+        archive: { kind: 's3', s3: { bucket: 'clicks', conditionalPut: false } },
+        warehouse: { kind: 'clickhouse' },
+      },
+    ],
   ];
   for (const [key, flags] of broken) {
     test(`a configuration that breaks the rule about ${key} is refused with values and sources`, () => {

@@ -8,6 +8,7 @@ import { dirname, join, relative } from 'node:path';
 import { Command } from 'commander';
 import { addAuditCommands } from '../../src/cli/audit-commands.ts';
 import { addCatalogCommands } from '../../src/cli/catalog-commands.ts';
+import { addControlCommands } from '../../src/cli/control-commands.ts';
 import { addDemoCommand } from '../../src/cli/demo-command.ts';
 import { addKafkaCommands } from '../../src/cli/kafka-commands.ts';
 import { addLedgerCommands } from '../../src/cli/ledger-commands.ts';
@@ -168,7 +169,7 @@ function metricNames(): Set<string> {
   for (const path of filesBelow('src/roles', /\.ts$/)) {
     const text = read(path);
     for (const match of text.matchAll(/'(clickledger_[a-z_]+)'/g)) names.add(match[1]!);
-    for (const match of text.matchAll(/\bgauge\(\s*'([a-z_]+)'/g)) {
+    for (const match of text.matchAll(/\bgauge(?:sIn\(registry\))?\(\s*'([a-z_]+)'/g)) {
       names.add(`clickledger_${match[1]}`);
     }
   }
@@ -185,6 +186,7 @@ describe('commands in the documents', () => {
       addLedgerCommands,
       addAuditCommands,
       addKafkaCommands,
+      addControlCommands,
       addDemoCommand,
     ]) {
       add(program);

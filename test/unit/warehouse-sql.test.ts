@@ -129,7 +129,7 @@ describe('what is written', () => {
     const rows = Array.from({ length: 400 }, (_, at): LiveRow => {
       return { ...row, minuteMs: BASE_MS + ((at * 37) % 200) * 24 * HOUR_MS, shard: 0, clicks: at };
     });
-    const inserts = liveInserts(rows, 1);
+    const inserts = liveInserts([{ rows, version: 1 }]);
     const daysOf = (insert: (typeof inserts)[number]): Set<number> =>
       new Set(insert.rows.map((cells) => Math.floor(Number(cells[5]) / 86_400)));
     for (const insert of inserts) expect(daysOf(insert).size).toBeLessThan(100);

@@ -7,7 +7,7 @@ import { backoffMs } from '../../src/webhooks/sender.ts';
 import { signatureOf } from '../../src/webhooks/signature.ts';
 import { fcParams } from '../support/seed.ts';
 import { Receiver, rawReceiver } from '../support/webhook-receiver.ts';
-import { START_MS, WebhookWorld } from '../support/webhook-world.ts';
+import { START_MS, WebhookWorld, withMethod } from '../support/webhook-world.ts';
 
 const HOUR_MS = 3_600_000;
 let world: WebhookWorld;
@@ -24,8 +24,8 @@ afterEach(async () => {
 
 describe('an event', () => {
   test('arrives signed, with its type, and is not sent again', async () => {
-    const { webhook, secret } = world.add(receiver.url('/in?x=1'));
-    world.enqueue(webhook.id, 'a');
+    const { webhook, secret } = await world.add(receiver.url('/in?x=1'));
+    await world.enqueue(webhook.id, 'a');
     await world.send();
     await world.send();
     expect(receiver.received).toHaveLength(1);
@@ -37,16 +37,16 @@ describe('an event', () => {
       'clickledger-delivery': `${id}.1`,
       'clickledger-signature': signatureOf(secret, body, START_MS / 1000),
     });
-    expect(world.store.backlog(webhook.id)).toEqual({ waiting: 0, oldestAtMs: null });
+    expect(await world.backlog(webhook.id)).toEqual({ waiting: 0, oldestAtMs: null });
     expect(world.deliveries).toMatchObject([{ outcome: 'delivered', status: 200, attempt: 1 }]);
   });
 
   test('that failed comes again after its backoff, with the same id', async () => {
     receiver.answer = (_, nth) => new Response('broken', { status: nth < 3 ? 500 : 204 });
-    const { webhook } = world.add(receiver.url());
-    world.enqueue(webhook.id, 'a');
+    const { webhook } = await world.add(receiver.url());
+    await world.enqueue(webhook.id, 'a');
     await world.send();
-    expect(world.store.deliveries(webhook.id, { limit: 10, before: null })).toMatchObject([
+    expect(await world.store.deliveries(webhook.id, { limit: 10, before: null })).toMatchObject([
       { outcome: 'failed', status: 500, error: 'broken', attempt: 1, atMs: START_MS },
     ]);
     world.nowMs += 9_999;
@@ -69,8 +69,8 @@ describe('an event', () => {
 
   test('is given up after a day of failing, and says so', async () => {
     receiver.answer = () => new Response(null, { status: 503 });
-    const { webhook } = world.add(receiver.url());
-    world.enqueue(webhook.id, 'a');
+    const { webhook } = await world.add(receiver.url());
+    await world.enqueue(webhook.id, 'a');
     for (let hour = 0; hour < 30; hour++) {
       await world.send();
       world.nowMs += HOUR_MS;
@@ -79,20 +79,20 @@ describe('an event', () => {
     expect(outcomes.at(-1)).toBe('given_up');
     expect(outcomes.filter((outcome) => outcome === 'given_up')).toHaveLength(1);
     expect(outcomes).toHaveLength(24);
-    expect(world.store.backlog(webhook.id).waiting).toBe(0);
+    expect((await world.backlog(webhook.id)).waiting).toBe(0);
   });
 
   test('is given up after the most attempts, and is tried once however old it is', async () => {
     await world.sender.stop();
     world.sender = world.newSender({ maxAttempts: 2 });
     receiver.answer = () => new Response(null, { status: 400 });
-    const { webhook } = world.add(receiver.url());
-    world.enqueue(webhook.id, 'a');
+    const { webhook } = await world.add(receiver.url());
+    await world.enqueue(webhook.id, 'a');
     await world.send();
     world.nowMs += HOUR_MS;
     await world.send();
     expect(world.deliveries.map(({ outcome }) => outcome)).toEqual(['failed', 'given_up']);
-    world.enqueue(webhook.id, 'b');
+    await world.enqueue(webhook.id, 'b');
     world.nowMs += 72 * HOUR_MS;
     await world.send();
     expect(world.deliveries.at(-1)).toMatchObject({ outcome: 'given_up', attempt: 1 });
@@ -101,8 +101,8 @@ describe('an event', () => {
 
 describe('what is no delivery', () => {
   const attempt = async (url: string): Promise<{ status: number | null; error: string | null }> => {
-    const { webhook } = world.add(url);
-    world.enqueue(webhook.id, 'a');
+    const { webhook } = await world.add(url);
+    await world.enqueue(webhook.id, 'a');
     await world.send();
     const { status, error, outcome } = world.deliveries.at(-1)!;
     expect(outcome).toBe('failed');
@@ -175,8 +175,8 @@ describe('what is no delivery', () => {
 
 test('a 2xx counts from its status on, even when its body never ends', async () => {
   const endless = await rawReceiver('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf');
-  const { webhook } = world.add(endless.url);
-  world.enqueue(webhook.id, 'a');
+  const { webhook } = await world.add(endless.url);
+  await world.enqueue(webhook.id, 'a');
   await world.send();
   expect(world.deliveries).toMatchObject([{ outcome: 'delivered', status: 200 }]);
   endless.close();
@@ -189,15 +189,15 @@ test('a receiver that does not answer holds up its own events only', async () =>
     new Promise((resolve) => {
       release = () => resolve(new Response('late'));
     });
-  const stuck = world.add(slow.url());
-  const fast = world.add(receiver.url());
-  world.enqueue(stuck.webhook.id, 'a', 'b');
-  world.enqueue(fast.webhook.id, 'a', 'b', 'c');
-  world.sender.sendDue(world.store.list());
+  const stuck = await world.add(slow.url());
+  const fast = await world.add(receiver.url());
+  await world.enqueue(stuck.webhook.id, 'a', 'b');
+  await world.enqueue(fast.webhook.id, 'a', 'b', 'c');
+  await world.startSending();
   await slow.arrived(1);
   await receiver.arrived(3);
   // Another round while the first is still on its way sends nothing twice.
-  world.sender.sendDue(world.store.list());
+  await world.startSending();
   expect(slow.received).toHaveLength(1);
   slow.answer = () => new Response('ok');
   release();
@@ -209,9 +209,9 @@ test('a receiver that does not answer holds up its own events only', async () =>
 
 test('an attempt that was broken off by stopping is made again by the next process', async () => {
   receiver.answer = () => new Promise(() => undefined);
-  const { webhook } = world.add(receiver.url());
-  world.enqueue(webhook.id, 'a');
-  world.sender.sendDue(world.store.list());
+  const { webhook } = await world.add(receiver.url());
+  await world.enqueue(webhook.id, 'a');
+  await world.startSending();
   await receiver.arrived(1);
   await world.sender.stop();
   expect(world.deliveries).toEqual([]);
@@ -225,11 +225,36 @@ test('an attempt that was broken off by stopping is made again by the next proce
   expect(world.deliveries).toMatchObject([{ outcome: 'delivered', attempt: 1 }]);
 });
 
+test('a sender that was stopped begins nothing until it is asked again', async () => {
+  const { webhook } = await world.add(receiver.url());
+  await world.enqueue(webhook.id, 'a');
+  const asked = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  const due: WebhookStore['due'] = async (...args) => {
+    asked.resolve();
+    await gate.promise;
+    return world.store.due(...args);
+  };
+  await world.sender.stop();
+  world.sender = world.newSender({ store: withMethod(world.store, 'due', due) });
+  const looking = world.startSending();
+  await asked.promise;
+  // A second look meanwhile leaves to the first what it looks for.
+  await world.startSending();
+  await world.sender.stop();
+  gate.resolve();
+  await looking;
+  await world.sender.idle();
+  expect(receiver.received).toEqual([]);
+  await world.send();
+  expect(receiver.received).toHaveLength(1);
+});
+
 test('an attempt that cannot be recorded is not repeated at once', async () => {
-  const { webhook } = world.add(receiver.url());
-  world.enqueue(webhook.id, 'a');
+  const { webhook } = await world.add(receiver.url());
+  await world.enqueue(webhook.id, 'a');
   const failure = new Error('disk full');
-  const broken = withRecord(world.store, () => {
+  const broken = withMethod(world.store, 'record', async () => {
     throw failure;
   });
   await world.sender.stop();
@@ -247,7 +272,7 @@ test('an attempt that cannot be recorded is not repeated at once', async () => {
 
 test('a test event is sent once, logged, and not tried again', async () => {
   receiver.answer = () => new Response('nope', { status: 418 });
-  const { webhook, secret } = world.add(receiver.url());
+  const { webhook, secret } = await world.add(receiver.url());
   expect(await world.sender.test(webhook)).toMatchObject({ status: 418, outcome: 'failed' });
   world.nowMs += HOUR_MS;
   await world.send();
@@ -256,7 +281,7 @@ test('a test event is sent once, logged, and not tried again', async () => {
   expect(headers['clickledger-event']).toBe('webhook.test');
   expect(headers['clickledger-signature']).toBe(signatureOf(secret, body, START_MS / 1000));
   expect(receiver.bodies()[0]!.data).toEqual({ webhook_id: webhook.id });
-  expect(world.store.deliveries(webhook.id, { limit: 5, before: null })).toHaveLength(1);
+  expect(await world.store.deliveries(webhook.id, { limit: 5, before: null })).toHaveLength(1);
 });
 
 test('backoff grows, has a bound, and lies anywhere below it', () => {
@@ -282,8 +307,8 @@ describe('with private addresses refused', () => {
     const port = new URL(receiver.url()).port;
     const hosts = ['127.0.0.1', 'localhost', '[::1]', '0x7f.1', '2130706433', '[::ffff:127.0.0.1]'];
     for (const host of hosts) {
-      const { webhook } = own.add(`http://${host}:${port}/`);
-      own.enqueue(webhook.id, 'a');
+      const { webhook } = await own.add(`http://${host}:${port}/`);
+      await own.enqueue(webhook.id, 'a');
       await own.send();
       expect([host, results.at(-1)]).toMatchObject([host, { status: null }]);
       expect(results.at(-1)!.error).toContain('not public');
@@ -292,14 +317,3 @@ describe('with private addresses refused', () => {
     await own.dispose();
   });
 });
-
-/** A store whose `record` is another. */
-function withRecord(store: WebhookStore, record: WebhookStore['record']): WebhookStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      if (name === 'record') return record;
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  });
-}

@@ -5,7 +5,7 @@
  * the archiver.
  *
  *  1. A name appears only with its whole, fsynced content: written to `.tmp/`, then linked.
- *  2. A name is never overwritten: `link` refuses an existing one.
+ *  2. A name is never overwritten: `link` refuses an existing one, whichever process made it.
  *  3. When `putIfAbsent` returns, file and every directory entry above it survive a power cut, also
  *     when an earlier attempt had linked the file and died before the directory was synced.
  *  4. A failed fsync is never tried again on the same file: a retry writes a new one.
@@ -14,7 +14,7 @@ import { link, mkdir, open, readdir, readFile, stat, unlink } from 'node:fs/prom
 import { dirname, join, resolve } from 'node:path';
 import { LedgerError } from '../../platform/errors.ts';
 import { isNameSegment, requireObjectName } from '../object-name.ts';
-import type { ObjectInfo, ObjectStore } from '../port.ts';
+import type { ListOptions, ObjectInfo, ObjectSource, ObjectStore } from '../port.ts';
 
 const TEMP_FOLDER = '.tmp';
 
@@ -28,6 +28,27 @@ export async function openFolderStore(options: { dir: string }): Promise<ObjectS
     if (created !== undefined) await syncUpTo(dir, dirname(created));
     await removeLeftovers(join(dir, TEMP_FOLDER));
     return new FolderStore(dir);
+  });
+}
+
+/** For reading alone: a folder that is not there is refused instead of made. */
+export async function openFolderSource(options: { dir: string }): Promise<ObjectSource> {
+  const dir = resolve(options.dir);
+  await orRetry(dir, () => requireFolder(dir));
+  return new FolderStore(dir);
+}
+
+async function requireFolder(dir: string): Promise<void> {
+  const isFolder = await stat(dir).then(
+    (found) => found.isDirectory(),
+    (error) => {
+      if (codeOf(error) === 'ENOENT') return false;
+      throw error;
+    },
+  );
+  if (isFolder) return;
+  throw new LedgerError('archive_missing', `there is no archive folder at ${dir}`, {
+    hint: 'Name the folder that holds the archive, by default <data_dir>/archive.',
   });
 }
 
@@ -65,8 +86,8 @@ class FolderStore implements ObjectStore {
     });
   }
 
-  list(prefix: string): AsyncIterable<ObjectInfo> {
-    return walk(this.#dir, '', prefix);
+  list(prefix: string, { after = '' }: ListOptions = {}): AsyncIterable<ObjectInfo> {
+    return walk(this.#dir, '', { prefix, after });
   }
 
   async remove(name: string): Promise<void> {
@@ -82,22 +103,34 @@ class FolderStore implements ObjectStore {
   }
 }
 
+interface Wanted {
+  readonly prefix: string;
+  readonly after: string;
+}
+
 /** Depth first in byte order of the full names: a directory sorts as its name with `/` behind it. */
-async function* walk(dir: string, folder: string, prefix: string): AsyncGenerator<ObjectInfo> {
+async function* walk(dir: string, folder: string, wanted: Wanted): AsyncGenerator<ObjectInfo> {
   const entries = await orRetry(dir, () => readEntries(join(dir, folder)));
   const names = entries
     .filter((entry) => isNameSegment(entry.name) && (entry.isDirectory() || entry.isFile()))
     .map((entry) => folder + entry.name + (entry.isDirectory() ? '/' : ''))
-    .filter((name) => name.startsWith(prefix) || (name.endsWith('/') && prefix.startsWith(name)))
+    .filter((name) => isWanted(name, wanted))
     .sort((a, b) => (a < b ? -1 : 1));
   for (const name of names) {
     if (name.endsWith('/')) {
-      yield* walk(dir, name, prefix);
+      yield* walk(dir, name, wanted);
       continue;
     }
     const sizeBytes = await orRetry(name, () => sizeIfThere(join(dir, name)));
     if (sizeBytes !== null) yield { name, sizeBytes };
   }
+}
+
+/** A directory is, by its name with `/` behind it, when it may hold something that is. */
+function isWanted(name: string, { prefix, after }: Wanted): boolean {
+  const isFolder = name.endsWith('/');
+  if (!name.startsWith(prefix) && !(isFolder && prefix.startsWith(name))) return false;
+  return name > after || (isFolder && after.startsWith(name));
 }
 
 async function readEntries(path: string) {

@@ -45,6 +45,9 @@ export interface Page {
   readonly next: string | null;
 }
 
+/** Where a listing goes on: behind a key, or with the page that the one before has named. */
+export type ListFrom = { readonly key: string } | { readonly page: string };
+
 export interface OpenUpload {
   readonly key: string;
   readonly uploadId: string;
@@ -126,12 +129,14 @@ export class Bucket {
     }
   }
 
-  async list(prefix: string, atSlash: boolean, after: string | null): Promise<Page> {
+  async list(prefix: string, atSlash: boolean, from: ListFrom): Promise<Page> {
     const input = {
       Bucket: this.name,
       Prefix: prefix,
       ...(atSlash ? { Delimiter: '/' } : {}),
-      ...(after === null ? {} : { ContinuationToken: after }),
+      ...('page' in from ? { ContinuationToken: from.page } : {}),
+      // An empty one is none.
+      ...('key' in from && from.key !== '' ? { StartAfter: from.key } : {}),
     };
     return this.#send(async ({ signal }) => {
       const command = new ListObjectsV2Command(input);

@@ -8,7 +8,7 @@
 import { LedgerError } from '../../platform/errors.ts';
 import { isObjectName } from '../object-name.ts';
 import type { ObjectInfo } from '../port.ts';
-import type { Bucket, Page } from './bucket.ts';
+import type { Bucket, ListFrom, Page } from './bucket.ts';
 
 export interface Listed {
   readonly bucket: Pick<Bucket, 'list'>;
@@ -18,9 +18,10 @@ export interface Listed {
   readonly inByteOrder: boolean;
 }
 
-export async function* list(from: Listed, prefix: string): AsyncGenerator<ObjectInfo> {
+export async function* list(from: Listed, prefix: string, after = ''): AsyncGenerator<ObjectInfo> {
+  const names = from.inByteOrder ? flat(from, prefix, after) : byFolder(from, prefix, after);
   let last = '';
-  for await (const info of from.inByteOrder ? flat(from, prefix) : byFolder(from, prefix)) {
+  for await (const info of names) {
     // Also a page that is repeated: whoever compares this with a manifest would see what is not so.
     if (info.name <= last) {
       throw new LedgerError(
@@ -30,19 +31,29 @@ export async function* list(from: Listed, prefix: string): AsyncGenerator<Object
       );
     }
     last = info.name;
-    yield info;
+    // Also from a server that does not know where to start.
+    if (info.name > after) yield info;
   }
 }
 
-async function* flat({ bucket, root }: Listed, prefix: string): AsyncGenerator<ObjectInfo> {
-  for await (const { objects } of pages(bucket, root + prefix, false)) yield* named(root, objects);
+async function* flat(
+  { bucket, root }: Listed,
+  prefix: string,
+  after: string,
+): AsyncGenerator<ObjectInfo> {
+  const startKey = after === '' ? '' : root + after;
+  for await (const { objects } of pages(bucket, root + prefix, { atSlash: false, startKey })) {
+    yield* named(root, objects);
+  }
 }
 
-async function* byFolder(from: Listed, prefix: string): AsyncGenerator<ObjectInfo> {
+async function* byFolder(from: Listed, prefix: string, after: string): AsyncGenerator<ObjectInfo> {
   const { bucket, root } = from;
   const objects: ObjectInfo[] = [];
   const folders = new Set<string>();
-  for await (const page of pages(bucket, root + prefix, true)) {
+  const start = startIn(prefix, after);
+  const startKey = start === '' ? '' : root + start;
+  for await (const page of pages(bucket, root + prefix, { atSlash: true, startKey })) {
     objects.push(...named(root, page.objects));
     for (const folder of page.folders) folders.add(folder.slice(root.length));
   }
@@ -51,21 +62,39 @@ async function* byFolder(from: Listed, prefix: string): AsyncGenerator<ObjectInf
   entries.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
   for (const entry of entries) {
     if (typeof entry !== 'string') yield entry;
-    else if (isObjectName(entry.slice(0, -1))) yield* byFolder(from, entry);
+    else if (isObjectName(entry.slice(0, -1)) && (entry > after || after.startsWith(entry))) {
+      yield* byFolder(from, entry, after);
+    }
   }
+}
+
+/**
+ * Where the listing of one folder may start when only names after `after` are wanted; empty: at its
+ * beginning. Servers that keep folders compare the names of folders without the slash: what is skipped
+ * must come before `after` with the slash too. A name that is shorter than `after`, up to the first
+ * character that sorts before a slash, does.
+ */
+function startIn(prefix: string, after: string): string {
+  const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
+  if (!after.startsWith(prefix)) return '';
+  const name = after.slice(folder.length);
+  if (name.includes('/')) return '';
+  const end = name.search(/[-.]/);
+  const start = name.slice(0, (end < 0 ? name.length : end) - 1);
+  return start === '' || end === 0 ? '' : folder + start;
 }
 
 async function* pages(
   bucket: Listed['bucket'],
   prefix: string,
-  atSlash: boolean,
+  { atSlash, startKey }: { readonly atSlash: boolean; readonly startKey: string },
 ): AsyncGenerator<Page> {
-  let after: string | null = null;
+  let from: ListFrom | null = { key: startKey };
   do {
-    const page: Page = await bucket.list(prefix, atSlash, after);
+    const page: Page = await bucket.list(prefix, atSlash, from);
     yield page;
-    after = page.next;
-  } while (after !== null);
+    from = page.next === null ? null : { page: page.next };
+  } while (from !== null);
 }
 
 /** What could not be one of ours is not listed: the probe, folder markers, other people's files. */

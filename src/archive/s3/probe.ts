@@ -48,8 +48,18 @@ export async function probe(probed: Probe): Promise<Abilities> {
   }
 }
 
-async function listed({ bucket, root }: Probe): Promise<string[]> {
-  const { objects } = await bucket.list(root + FOLDER, false, null);
+/** The same without a write: a server that was never tried out is listed folder by folder. */
+export async function look(place: Pick<Probe, 'bucket' | 'root'>): Promise<Abilities> {
+  try {
+    const [first, second] = await listed(place);
+    return { inByteOrder: first === IN_PARTS && second === AT_ONCE };
+  } catch (error) {
+    throw asRefusal(place.bucket, error);
+  }
+}
+
+async function listed({ bucket, root }: Pick<Probe, 'bucket' | 'root'>): Promise<string[]> {
+  const { objects } = await bucket.list(root + FOLDER, false, { key: '' });
   const names = objects.map(({ key }) => key.slice(root.length));
   return names.filter((name) => name === IN_PARTS || name === AT_ONCE);
 }

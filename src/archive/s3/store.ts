@@ -21,11 +21,11 @@ import { setTimeout as sleepFor } from 'node:timers/promises';
 import type { Clock } from '../../platform/clock.ts';
 import { LedgerError } from '../../platform/errors.ts';
 import { isObjectName, requireObjectName } from '../object-name.ts';
-import type { ObjectInfo, ObjectStore } from '../port.ts';
+import type { ListOptions, ObjectInfo, ObjectSource, ObjectStore } from '../port.ts';
 import { Bucket } from './bucket.ts';
 import { isKind, orUnavailable } from './failures.ts';
 import { list } from './listing.ts';
-import { probe } from './probe.ts';
+import { look, probe } from './probe.ts';
 import type { RetryPolicy } from './retry.ts';
 import {
   abortLeftovers,
@@ -61,15 +61,10 @@ const ATTEMPT_TIMEOUT_MS = 20_000;
 const MAX_VANISHED = 5;
 
 export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore> {
-  const { random, conditionalPut, clock, onNotice } = options;
-  const retry = { ...RETRY, random, sleep: sleepFor, ...options.retry };
-  const attemptTimeoutMs = options.attemptTimeoutMs ?? ATTEMPT_TIMEOUT_MS;
-  const bucket = new Bucket({ ...options, retry, attemptTimeoutMs });
-  const root = options.prefix === '' ? '' : `${options.prefix}/`;
+  const { conditionalPut, clock, onNotice } = options;
+  const { bucket, root } = placeOf(options);
   const { inByteOrder } = await probe({ bucket, root, conditionalPut });
-  const { partBytes = PART_BYTES, atOnceBytes = PART_BYTES } = options;
-  const sizes = { partBytes, atOnceBytes };
-  const store = new S3Store({ bucket, root, inByteOrder, conditionalPut, ...sizes });
+  const store = storeOf(options, { bucket, root, inByteOrder });
   try {
     const aborted = await orUnavailable('unfinished uploads', () =>
       abortLeftovers(bucket, (key) => isObjectName(key.slice(root.length)), {
@@ -86,9 +81,33 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
   return store;
 }
 
-interface Parts {
+/** For reading alone: nothing is written, not even to find out what the server can do. */
+export async function openS3Source(options: S3StoreOptions): Promise<ObjectSource> {
+  const place = placeOf(options);
+  const { inByteOrder } = await look(place);
+  return storeOf(options, { ...place, inByteOrder });
+}
+
+interface Place {
   readonly bucket: Bucket;
   readonly root: string;
+}
+
+function placeOf(options: S3StoreOptions): Place {
+  const retry = { ...RETRY, random: options.random, sleep: sleepFor, ...options.retry };
+  const attemptTimeoutMs = options.attemptTimeoutMs ?? ATTEMPT_TIMEOUT_MS;
+  const bucket = new Bucket({ ...options, retry, attemptTimeoutMs });
+  return { bucket, root: options.prefix === '' ? '' : `${options.prefix}/` };
+}
+
+function storeOf(
+  { conditionalPut, partBytes = PART_BYTES, atOnceBytes = PART_BYTES }: S3StoreOptions,
+  place: Place & { readonly inByteOrder: boolean },
+): S3Store {
+  return new S3Store({ ...place, conditionalPut, partBytes, atOnceBytes });
+}
+
+interface Parts extends Place {
   readonly inByteOrder: boolean;
   readonly conditionalPut: boolean;
   readonly atOnceBytes: number;
@@ -116,8 +135,8 @@ class S3Store implements ObjectStore {
     return orUnavailable(`get ${name}`, () => this.#parts.bucket.get(key));
   }
 
-  async *list(prefix: string): AsyncGenerator<ObjectInfo> {
-    const names = list(this.#parts, prefix);
+  async *list(prefix: string, { after }: ListOptions = {}): AsyncGenerator<ObjectInfo> {
+    const names = list(this.#parts, prefix, after);
     for (;;) {
       const next = await orUnavailable(`list ${prefix}`, () => names.next());
       if (next.done === true) return;

@@ -3,17 +3,27 @@
  * whole or not at all.
  */
 import type { Database } from 'bun:sqlite';
-import { randomBytes } from 'node:crypto';
 import type { Clock } from '../../platform/clock.ts';
-import { assert, LedgerError } from '../../platform/errors.ts';
+import { assert } from '../../platform/errors.ts';
 import { openSqlite } from '../../platform/sqlite.ts';
 import { hasEnded } from '../end.ts';
-import type { Actor, Dispute, DisputeEnd, DisputeStore, DisputeSubject } from '../port.ts';
-
-/** Most that one advertiser can have open, and can open in a day. */
-const MAX_DISPUTES = 1_000;
-const ID_BYTES = 16;
-const DAY_MS = 86_400_000;
+import type {
+  Actor,
+  Dispute,
+  DisputeEnd,
+  DisputeQuery,
+  DisputeStore,
+  DisputeSubject,
+} from '../port.ts';
+import {
+  DAY_MS,
+  type DisputeRow,
+  MAX_DISPUTES,
+  newDisputeId,
+  toDispute,
+  tooMany,
+  unknownDispute,
+} from '../row.ts';
 
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS disputes (
@@ -38,26 +48,6 @@ const SCHEMA = `
   CREATE INDEX IF NOT EXISTS disputes_by_advertiser
     ON disputes (advertiser_id, opened_at_ms DESC, id DESC);
   CREATE INDEX IF NOT EXISTS disputes_by_time ON disputes (opened_at_ms DESC, id DESC)`;
-
-interface DisputeRow {
-  readonly id: string;
-  readonly advertiser_id: string;
-  readonly ad_id: string;
-  readonly from_ms: number;
-  readonly to_ms: number;
-  readonly timezone: string;
-  readonly reason: string;
-  readonly opened_by: string;
-  readonly opened_scope: Actor['scope'];
-  readonly opened_at_ms: number;
-  readonly state: 'open' | DisputeEnd['state'];
-  readonly resolution: DisputeEnd['resolution'];
-  readonly note: string | null;
-  readonly verdicts: number | null;
-  readonly closed_by: string | null;
-  readonly closed_scope: Actor['scope'] | null;
-  readonly closed_at_ms: number | null;
-}
 
 type Value = string | number | null;
 
@@ -87,7 +77,7 @@ class SqliteDisputes implements DisputeStore {
     this.#most = options.maxPerAdvertiser;
   }
 
-  open(subject: DisputeSubject, by: Actor): { dispute: Dispute; created: boolean } {
+  async open(subject: DisputeSubject, by: Actor): Promise<{ dispute: Dispute; created: boolean }> {
     // The file is shared with other processes: nobody may open one between the count and the insert.
     return this.#db
       .transaction(() => {
@@ -118,16 +108,11 @@ class SqliteDisputes implements DisputeStore {
          WHERE advertiser_id = ? AND (state = 'open' OR opened_at_ms > ?)`,
       )
       .get(advertiserId, nowMs - DAY_MS)!;
-    if (count < this.#most) return;
-    throw new LedgerError(
-      'disputes_too_many',
-      `An advertiser has at most ${this.#most} disputes that are open or of the last 24 hours.`,
-      { hint: 'Dispute a longer range at once, or withdraw those that are settled.' },
-    );
+    if (count >= this.#most) throw tooMany(this.#most);
   }
 
   #insert(subject: DisputeSubject, by: Actor, nowMs: number): Dispute {
-    const id = `dp_${randomBytes(ID_BYTES).toString('base64url')}`;
+    const id = newDisputeId();
     const { advertiserId, adId, fromMs, toMs, timezone, reason } = subject;
     this.#db
       .query<unknown, Value[]>(
@@ -138,7 +123,11 @@ class SqliteDisputes implements DisputeStore {
     return { id, ...subject, opened: { by, atMs: nowMs }, closed: null };
   }
 
-  find(id: string, advertiserId: string | undefined): Dispute | null {
+  async find(id: string, advertiserId: string | undefined): Promise<Dispute | null> {
+    return this.#find(id, advertiserId);
+  }
+
+  #find(id: string, advertiserId: string | undefined): Dispute | null {
     const row = this.#db
       .query<DisputeRow, Value[]>(
         'SELECT * FROM disputes WHERE id = ?1 AND (?2 IS NULL OR advertiser_id = ?2)',
@@ -147,7 +136,7 @@ class SqliteDisputes implements DisputeStore {
     return row === null ? null : toDispute(row);
   }
 
-  list(options: Parameters<DisputeStore['list']>[0]): Dispute[] {
+  async list(options: DisputeQuery): Promise<Dispute[]> {
     const { advertiserId, adId, state, before, limit } = options;
     const conditions: string[] = [];
     const values: Value[] = [];
@@ -168,7 +157,7 @@ class SqliteDisputes implements DisputeStore {
       .map(toDispute);
   }
 
-  end(id: string, end: DisputeEnd, by: Actor): Dispute {
+  async end(id: string, end: DisputeEnd, by: Actor): Promise<Dispute> {
     const { state, resolution, note, verdicts } = end;
     const { changes } = this.#db
       .query<unknown, Value[]>(
@@ -176,39 +165,13 @@ class SqliteDisputes implements DisputeStore {
            closed_scope = ?, closed_at_ms = ? WHERE id = ? AND state = 'open'`,
       )
       .run(state, resolution, note, verdicts, by.tokenId, by.scope, this.#clock(), id);
-    const dispute = this.find(id, undefined);
-    if (dispute === null) throw new LedgerError('dispute_unknown', 'There is no such dispute.');
+    const dispute = this.#find(id, undefined);
+    if (dispute === null) throw unknownDispute();
     assert(changes === 1 || hasEnded(dispute, end), 'a dispute ends once');
     return dispute;
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.#db.close();
   }
-}
-
-function toDispute(row: DisputeRow): Dispute {
-  const { id, timezone, reason, state, resolution } = row;
-  const closed =
-    state === 'open'
-      ? null
-      : {
-          state,
-          resolution,
-          note: row.note ?? '',
-          verdicts: row.verdicts ?? 0,
-          by: { tokenId: row.closed_by ?? '', scope: row.closed_scope ?? 'admin' },
-          atMs: row.closed_at_ms!,
-        };
-  return {
-    id,
-    advertiserId: row.advertiser_id,
-    adId: row.ad_id,
-    fromMs: row.from_ms,
-    toMs: row.to_ms,
-    timezone,
-    reason,
-    opened: { by: { tokenId: row.opened_by, scope: row.opened_scope }, atMs: row.opened_at_ms },
-    closed,
-  };
 }

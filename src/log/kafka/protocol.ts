@@ -157,15 +157,18 @@ export interface OffsetAnswer {
   readonly offset: number;
 }
 
-/** The first offset that a partition still holds, or the one after its newest record. */
+/** The first that the partition still holds, the one after its newest, or the first appended at a time or later. */
+export type WhichOffset = 'first' | 'end' | { readonly timeMs: number };
+
+/** -1 when nothing was appended at that time or later. */
 export async function offsetOf(
   connection: Connection,
-  request: Place & { topic: string; which: 'first' | 'end' },
+  request: Place & { topic: string; which: WhichOffset },
 ): Promise<OffsetAnswer> {
   const partition = {
     partitionIndex: request.partition,
     currentLeaderEpoch: request.leaderEpoch,
-    timestamp: request.which === 'first' ? EARLIEST : LATEST,
+    timestamp: timestampOf(request.which),
   };
   const topics = [{ name: request.topic, partitions: [partition] }];
   const answer = await listOffsetsV7.api
@@ -173,6 +176,13 @@ export async function offsetOf(
     .catch((error: Error) => answerOf<Awaited<ReturnType<typeof listOffsetsV7.api.async>>>(error));
   const found = answer.topics[0]?.partitions[0];
   return { errorCode: found?.errorCode ?? -1, offset: Number(found?.offset ?? -1n) };
+}
+
+function timestampOf(which: WhichOffset): bigint {
+  if (which === 'first') return EARLIEST;
+  if (which === 'end') return LATEST;
+  // Below 0 it would mean something else.
+  return BigInt(Math.max(0, Math.ceil(which.timeMs)));
 }
 
 function send<T>(
@@ -201,7 +211,8 @@ function withItsErrors<T>(parse: () => T): T {
   }
 }
 
-function answerOf<T>(error: Error & { response?: unknown }): T {
+/** What the client throws for an answer that has an error in any part. */
+export function answerOf<T>(error: Error & { response?: unknown }): T {
   if (error.response === undefined) throw error;
   return error.response as T;
 }

@@ -8,7 +8,8 @@
  * P2 A record is reported exactly once. An error does not say that it was not written.
  */
 import type { Clock } from '../../platform/clock.ts';
-import { type KafkaCluster, unreachable } from './cluster.ts';
+import type { KafkaCluster } from './cluster.ts';
+import { unreachable } from './connections.ts';
 import { partitionOf } from './partitioner.ts';
 import { ERROR, type ProduceAnswer, produce } from './protocol.ts';
 import {

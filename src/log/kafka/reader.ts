@@ -9,19 +9,31 @@
  * R2 An offset that the topic does not hold is an error. It is never moved to where the topic begins
  *    or ends: clicks would be skipped, or counted again, and nobody would know.
  * R3 A topic that was made anew under the same name is refused: the same offset is another click.
+ * R4 Partitions are numbered from `firstPartition` on: no number is that of a partition on a disk, or of
+ *    the topic that was there before.
  */
 import type { Connection } from '@platformatic/kafka';
-import { monotonicMs } from '../../platform/clock.ts';
-import { LedgerError } from '../../platform/errors.ts';
-import type { ClickLogReader, PartitionRange, RecordBatch } from '../port.ts';
-import { KafkaCluster, unreachable } from './cluster.ts';
+import { assert, LedgerError } from '../../platform/errors.ts';
+import type { ClickLogReader, LogTimes, PartitionRange, RecordBatch } from '../port.ts';
+import { KafkaCluster } from './cluster.ts';
+import { unreachable } from './connections.ts';
 import type { KafkaConnection } from './options.ts';
-import { ERROR, type FetchAnswer, fetchRecords, type OffsetAnswer, offsetOf } from './protocol.ts';
+import { DEFAULT_PATIENCE_MS, patiently } from './patience.ts';
+import {
+  ERROR,
+  type FetchAnswer,
+  fetchRecords,
+  type OffsetAnswer,
+  offsetOf,
+  type WhichOffset,
+} from './protocol.ts';
 import { DamagedBatch, type DecodedBatch, decodeBatches } from './record-batch.ts';
 
 export interface KafkaReaderOptions {
   readonly connection: KafkaConnection;
   readonly topic: string;
+  /** The number here of the topic's partition 0; the others follow. */
+  readonly firstPartition: number;
   /** A read that gets no answer is tried again for so long. */
   readonly patienceMs?: number;
   /** Offsets `[firstOffset, firstOffset + count)` hold no record. */
@@ -34,17 +46,23 @@ export interface MissingRecords {
   readonly count: number;
 }
 
-type Ask<T> = (connection: Connection, of: { topicId: string; leaderEpoch: number }) => Promise<T>;
+/** `index` is the topic's own number of the partition. */
+interface Asked {
+  readonly topicId: string;
+  readonly index: number;
+  readonly leaderEpoch: number;
+}
 
-const DEFAULT_PATIENCE_MS = 5_000;
-const MIN_BACKOFF_MS = 20;
-const MAX_BACKOFF_MS = 500;
+type Ask<T> = (connection: Connection, of: Asked) => Promise<T>;
+
 /** Most records that stand for a hole in one batch. */
 const MAX_FILL = 10_000;
 const MAX_FETCH_BYTES = 64 * 1024 * 1024;
+/** A claim keeps the number in 16 bits. */
+const MAX_PARTITIONS = 65_536;
 const NOTHING = Buffer.alloc(0);
 
-export class KafkaLogReader implements ClickLogReader {
+export class KafkaLogReader implements ClickLogReader, LogTimes {
   readonly #options: KafkaReaderOptions;
   readonly #cluster: KafkaCluster;
   #topicId: string | null = null;
@@ -59,19 +77,27 @@ export class KafkaLogReader implements ClickLogReader {
 
   async partitions(): Promise<number[]> {
     const leaders = await this.#patiently(async () => (await this.#layout()).leaders);
-    return leaders.map((_, partition) => partition);
+    const { firstPartition } = this.#options;
+    assert(
+      firstPartition + leaders.length <= MAX_PARTITIONS,
+      'partitions are beyond their numbers',
+    );
+    return leaders.map((_, index) => firstPartition + index);
   }
 
   async range(partition: number): Promise<PartitionRange> {
-    const { topic } = this.#options;
-    const [firstOffset, endOffset] = await Promise.all(
-      (['first', 'end'] as const).map(async (which) => {
-        const ask: Ask<OffsetAnswer> = (connection, { leaderEpoch }) =>
-          offsetOf(connection, { topic, partition, leaderEpoch, which });
-        return (await this.#ask(partition, ask)).offset;
-      }),
-    );
-    return { partition, firstOffset: firstOffset!, endOffset: endOffset! };
+    const [firstOffset, endOffset] = await Promise.all([
+      this.#offset(partition, 'first'),
+      this.#offset(partition, 'end'),
+    ]);
+    return { partition, firstOffset, endOffset };
+  }
+
+  async offsetAt(partition: number, timeMs: number): Promise<number> {
+    // The end first: what is appended between the two questions lies behind it.
+    const end = await this.#offset(partition, 'end');
+    const found = await this.#offset(partition, { timeMs });
+    return found === -1 ? end : found;
   }
 
   async read(partition: number, fromOffset: number, maxBytes: number): Promise<RecordBatch[]> {
@@ -95,9 +121,16 @@ export class KafkaLogReader implements ClickLogReader {
   }
 
   #fetch(partition: number, fromOffset: number, maxBytes: number): Promise<FetchAnswer> {
-    return this.#ask(partition, (connection, { topicId, leaderEpoch }) =>
-      fetchRecords(connection, { topicId, partition, leaderEpoch, fromOffset, maxBytes }),
+    return this.#ask(partition, (connection, { topicId, index, leaderEpoch }) =>
+      fetchRecords(connection, { topicId, partition: index, leaderEpoch, fromOffset, maxBytes }),
     );
+  }
+
+  async #offset(partition: number, which: WhichOffset): Promise<number> {
+    const { topic } = this.#options;
+    const ask: Ask<OffsetAnswer> = (connection, { index, leaderEpoch }) =>
+      offsetOf(connection, { topic, partition: index, leaderEpoch, which });
+    return (await this.#ask(partition, ask)).offset;
   }
 
   /** R2. Returns when the offset is within the log after all: the end had not been known yet. */
@@ -148,16 +181,17 @@ export class KafkaLogReader implements ClickLogReader {
 
   /** Asks the partition's leader, whoever it is by now. */
   #ask<T extends { errorCode: number }>(partition: number, ask: Ask<T>): Promise<T> {
+    const index = partition - this.#options.firstPartition;
     return this.#patiently(async () => {
       const { leaders, epochs, topicId } = this.#cluster.layout ?? (await this.#layout());
-      const leader = leaders[partition];
+      const leader = leaders[index];
       if (leader === undefined) {
         throw new LedgerError('log_missing', `there is no partition ${partition}`);
       }
       if (leader === -1) throw unreachable(`partition ${partition} has no leader`);
       const answer = await ask(await this.#cluster.connection(leader), {
-        topicId,
-        leaderEpoch: epochs[partition] ?? -1,
+        ...{ topicId, index },
+        leaderEpoch: epochs[index] ?? -1,
       });
       if (answer.errorCode === ERROR.none || answer.errorCode === ERROR.offsetOutOfRange) {
         return answer;
@@ -167,28 +201,9 @@ export class KafkaLogReader implements ClickLogReader {
   }
 
   /** Tries again, with what the brokers then say, until the patience is used up. */
-  async #patiently<T>(attempt: () => Promise<T>): Promise<T> {
-    const untilMs = monotonicMs() + (this.#options.patienceMs ?? DEFAULT_PATIENCE_MS);
-    let backoffMs = MIN_BACKOFF_MS;
-    for (;;) {
-      let failure: unknown;
-      try {
-        return await attempt();
-      } catch (error) {
-        if (error instanceof LedgerError && error.kind === 'refuse') throw error;
-        failure = error;
-      }
-      if (monotonicMs() + backoffMs >= untilMs) {
-        if (failure instanceof LedgerError) throw failure;
-        throw unreachable('the brokers do not answer', failure);
-      }
-      await Bun.sleep(backoffMs);
-      backoffMs = Math.min(MAX_BACKOFF_MS, backoffMs * 2);
-      // What cannot be learnt now is learnt by the next attempt, or not at all.
-      await this.#layout().catch((error: unknown) => {
-        if (error instanceof LedgerError && error.kind === 'refuse') throw error;
-      });
-    }
+  #patiently<T>(attempt: () => Promise<T>): Promise<T> {
+    const patienceMs = this.#options.patienceMs ?? DEFAULT_PATIENCE_MS;
+    return patiently({ patienceMs, beforeNext: () => this.#layout() }, attempt);
   }
 
   /** R3. */

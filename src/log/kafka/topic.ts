@@ -5,7 +5,8 @@
  */
 import { Admin, ConfigResourceTypes } from '@platformatic/kafka';
 import { LedgerError } from '../../platform/errors.ts';
-import { noTopic, unreachable } from './cluster.ts';
+import { noTopic } from './cluster.ts';
+import { unreachable } from './connections.ts';
 import type { KafkaConnection } from './options.ts';
 import { MAX_BATCH_BYTES } from './publisher.ts';
 

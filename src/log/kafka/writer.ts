@@ -65,7 +65,6 @@ export interface KafkaWriterCounts {
 }
 
 export class KafkaLogWriter implements ClickLogWriter {
-  readonly partition: number;
   readonly counts: KafkaWriterCounts = { published: 0, spooled: 0, failed: 0, expired: 0 };
   readonly #options: KafkaWriterOptions;
   readonly #breakers = new Map<number, Breaker>();
@@ -78,7 +77,6 @@ export class KafkaLogWriter implements ClickLogWriter {
 
   constructor(options: KafkaWriterOptions) {
     this.#options = options;
-    this.partition = options.spool.partition;
   }
 
   get healthy(): boolean {

@@ -104,8 +104,10 @@ function latestLive(params: Params, fromMs: number, toMs: number): string {
     WHERE ${params.between('minute', fromMs, toMs)} GROUP BY ${MINUTE_ORDER}, shard`;
 }
 
-export function maxLiveVersionSql(): Sql {
-  return new Params().sql('SELECT max(version) FROM live_minute');
+export function maxLiveVersionSql(shard: number | undefined): Sql {
+  const params = new Params();
+  const where = shard === undefined ? '' : ` WHERE shard = ${params.add('UInt32', shard)}`;
+  return params.sql(`SELECT max(version) FROM live_minute${where}`);
 }
 
 export function toMinuteRow(row: Row): FinalRow {
@@ -127,6 +129,13 @@ export function maxAttemptSql(tier: 'hour' | 'day', startMs: number): Sql {
   return params.sql(
     `SELECT max(attempt) FROM attempts
       WHERE tier = ${params.add('String', tier)} AND start = ${params.time(startMs)}`,
+  );
+}
+
+/** Another value whenever a row has come, or all of them have gone. */
+export function finalityMarkSql(): Sql {
+  return new Params().sql(
+    'SELECT count(), groupBitXor(cityHash64(kind, start, revision, attempt)) FROM finality',
   );
 }
 

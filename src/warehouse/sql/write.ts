@@ -1,7 +1,15 @@
 /** What is written: column lists and rows in their order, and the day's roll-up. */
 import { assert } from '../../platform/errors.ts';
 import { DAY_MS, floorTo, HOUR_MS, QUARTER_MS } from '../buckets.ts';
-import type { DayState, FinalRow, HourState, LiveRow, MinuteKey, Publication } from '../port.ts';
+import type {
+  DayState,
+  FinalRow,
+  HourState,
+  LiveBatch,
+  LiveRow,
+  MinuteKey,
+  Publication,
+} from '../port.ts';
 import { ROLLUPS, type TableName } from './schema.ts';
 import { Params, type Sql, toCount, toSeconds } from './sql.ts';
 import { visibleSql } from './visible.ts';
@@ -27,16 +35,23 @@ const keyCells = (key: Omit<MinuteKey, 'minuteMs'>): Cell[] => [
 const MAX_DAYS_PER_INSERT = 50;
 const MAX_ROWS_PER_INSERT = 100_000;
 
+interface VersionedRow {
+  readonly row: LiveRow;
+  readonly version: number;
+}
+
 /** Live rows in inserts of few enough rows and days; a day's rows stay together where they fit. */
-export function liveInserts(rows: readonly LiveRow[], version: number): Insert[] {
-  const byDay = new Map<number, LiveRow[]>();
-  for (const row of rows) {
-    const dayMs = floorTo(row.minuteMs, DAY_MS);
-    const day = byDay.get(dayMs);
-    if (day === undefined) byDay.set(dayMs, [row]);
-    else day.push(row);
+export function liveInserts(batches: readonly LiveBatch[]): Insert[] {
+  const byDay = new Map<number, VersionedRow[]>();
+  for (const { rows, version } of batches) {
+    for (const row of rows) {
+      const dayMs = floorTo(row.minuteMs, DAY_MS);
+      const day = byDay.get(dayMs);
+      if (day === undefined) byDay.set(dayMs, [{ row, version }]);
+      else day.push({ row, version });
+    }
   }
-  const cells = (row: LiveRow): Cell[] => [
+  const cells = ({ row, version }: VersionedRow): Cell[] => [
     ...keyCells(row),
     toSeconds(row.minuteMs),
     row.shard,
