@@ -3,20 +3,12 @@
  * the same records. One broker on the same cores: the figures compare, they do not promise.
  */
 import { Consumer, Producer } from '@platformatic/kafka';
-import { DiskLogWriter } from '../src/log/disk/writer.ts';
-import { KafkaCluster } from '../src/log/kafka/cluster.ts';
-import { Publisher } from '../src/log/kafka/publisher.ts';
 import { KafkaLogReader } from '../src/log/kafka/reader.ts';
 import { createTopic } from '../src/log/kafka/topic.ts';
-import {
-  KafkaLogWriter,
-  type KafkaWriterOptions,
-  WRITER_DEFAULTS,
-} from '../src/log/kafka/writer.ts';
-import { systemClock } from '../src/platform/clock.ts';
 import { KafkaServers } from '../test/support/kafka.ts';
 import { clickOf } from '../test/support/kafka-clicks.ts';
-import { heading, quantile, thousands, withTempDir } from './support.ts';
+import { type Compression, paced, withWriter } from './cluster/writer.ts';
+import { heading, thousands } from './support.ts';
 
 const RECORDS = Number(process.argv[2] ?? 300_000);
 const ROUNDS = 3;
@@ -58,34 +50,10 @@ function report(what: string, elapsedMs: number, more = ''): void {
   );
 }
 
-type Compression = 'none' | 'lz4' | 'zstd';
-
-async function withWriter(
-  topic: string,
-  options: Partial<KafkaWriterOptions> & { compression: Compression },
-  use: (writer: KafkaLogWriter) => Promise<void>,
-): Promise<void> {
-  const cluster = new KafkaCluster(connection, topic);
-  await cluster.refresh();
-  const { compression, ...rest } = options;
-  const publisher = new Publisher({
-    ...{ cluster, topic, compression },
-    ...{ timeoutMs: 10_000, clock: systemClock },
-  });
-  await withTempDir(async (dir) => {
-    const spool = new DiskLogWriter({
-      ...{ logDir: dir, partition: 0, segmentBytes: 64 * 1024 * 1024, clock: systemClock },
-    });
-    const writer = new KafkaLogWriter({ ...WRITER_DEFAULTS, publisher, spool, ...rest });
-    await use(writer);
-    await writer.close();
-  });
-  await cluster.close();
-}
-
 /** Appends, with so many waiting at once, until all are acknowledged. */
 async function ours(topic: string, compression: Compression): Promise<void> {
-  await withWriter(topic, { compression, publishDeadlineMs: 10_000 }, async (writer) => {
+  const plan = { compression, publishDeadlineMs: 10_000 };
+  await withWriter({ connection, topic }, plan, async (writer) => {
     const before = process.cpuUsage();
     const startedMs = performance.now();
     await new Promise<void>((resolve) => {
@@ -104,36 +72,6 @@ async function ours(topic: string, compression: Compression): Promise<void> {
     });
     const elapsedMs = performance.now() - startedMs;
     report(`publish, our writer, ${compression}`, elapsedMs, cpuSince(before));
-  });
-}
-
-/** What a redirect waits for: a steady rate far below what is possible, with the deadline in force. */
-async function paced(topic: string): Promise<void> {
-  await withWriter(topic, { compression: 'lz4' }, async (writer) => {
-    const total = PACED_PER_MS * PACED_MS;
-    const waitedMs = new Float64Array(total);
-    let taken = 0;
-    let answered = 0;
-    const startedMs = performance.now();
-    while (taken < total) {
-      const due = Math.min(total, Math.floor((performance.now() - startedMs) * PACED_PER_MS));
-      for (; taken < due; taken++) {
-        const at = taken;
-        const click = clicks[at % clicks.length]!;
-        const sinceMs = performance.now();
-        writer.append(click, click.length, () => {
-          waitedMs[at] = performance.now() - sinceMs;
-          answered++;
-        });
-      }
-      await Bun.sleep(1);
-    }
-    while (answered < total) await Bun.sleep(5);
-    // The first second is the broker's and the compiler's.
-    const steady = waitedMs.subarray(PACED_PER_MS * 1_000).toSorted();
-    console.log(
-      `append at ${thousands(PACED_PER_MS * 1_000)} /s: p50 ${quantile(steady, 0.5).toFixed(1)} ms, p99 ${quantile(steady, 0.99).toFixed(1)} ms, most ${steady.at(-1)!.toFixed(1)} ms; spooled ${writer.counts.spooled} of ${thousands(total)}`,
-    );
   });
 }
 
@@ -211,7 +149,10 @@ try {
       await readOurs(own);
     }
     await readTheirs(`ours-lz4-${round}`);
-    await paced(await freshTopic(`paced-${round}`));
+    const topic = await freshTopic(`paced-${round}`);
+    await withWriter({ connection, topic }, { compression: 'lz4' }, (writer) =>
+      paced(writer, clicks, { perMs: PACED_PER_MS, forMs: PACED_MS }),
+    );
   }
 } finally {
   await servers.stop();

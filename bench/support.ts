@@ -1,5 +1,5 @@
 /** What the benchmarks share: temporary folders, child processes, medians, ports. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -59,6 +59,17 @@ export async function withChild<T>(
     child.kill('SIGTERM');
     await child.exited;
   }
+}
+
+/** Ids of the children of this process whose command line has the word. */
+export function childrenWith(word: string): number[] {
+  const lists = readdirSync('/proc/self/task').map((task) =>
+    readFileSync(`/proc/self/task/${task}/children`, 'utf8'),
+  );
+  const pids = lists.flatMap((list) => list.split(' ').filter(Boolean).map(Number));
+  return pids.filter((pid) =>
+    readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(word),
+  );
 }
 
 /** Resident memory of a process in bytes, and the most it has had. */

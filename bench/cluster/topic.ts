@@ -12,7 +12,7 @@ import type { MadeClicks } from '../made-clicks.ts';
 
 export const FIRST_PARTITION = 10_000;
 const IN_FLIGHT = 16;
-const RETENTION_MS = 24 * 3_600_000;
+export const RETENTION_MS = 24 * 3_600_000;
 
 export function connectionOf(servers: KafkaServers): KafkaConnection {
   return { ...CONNECTION_DEFAULTS, clientId: 'bench', brokers: servers.addresses };

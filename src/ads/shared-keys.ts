@@ -5,7 +5,8 @@
  * K1 A key is in the shared state before any catalog has it, so that no machine signs or checks with
  *    one that the others never learn of.
  * K2 What is away changes nothing: each catalog keeps the keys that it has.
- * K3 A key's secret never changes, and a retired key stays retired.
+ * K3 A key's secret never changes, and a retired key stays retired, also where the shared state has come
+ *    back from a backup that does not know of it.
  */
 import { z } from 'zod';
 import type { SharedState } from '../control/port.ts';
@@ -51,7 +52,8 @@ export class SharedKeys implements KeyStore {
     let taken = 0;
     for (const key of shared) {
       const known = own.get(key.kid);
-      if (known !== undefined && known.retiredAtMs === key.retiredAtMs) continue;
+      const isRetiredHere = known !== undefined && known.retiredAtMs !== null;
+      if (isRetiredHere || (known !== undefined && key.retiredAtMs === null)) continue; // K3
       await this.#catalog.putKey(key);
       taken++;
     }

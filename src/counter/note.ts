@@ -86,6 +86,12 @@ export function problemOf(
   };
 }
 
+/** What a note that `decodeNote` cannot read means for its partition. */
+export function unreadableNote(partition: number): CounterProblem {
+  const message = `partition ${partition}: its note is not one of this version`;
+  return problemOf('note_unreadable', message);
+}
+
 const EPOCH_UNIT = 2 ** 32;
 
 /** The version of rows: newer owners win, and of one owner the later upsert. */

@@ -13,7 +13,7 @@ import { noOutcomes, OUTCOMES, type OutcomeTotals } from '../counting/types.ts';
 import type { Committed, GroupProgress } from '../log/group.ts';
 import type { ClickLogReader, PartitionRange } from '../log/port.ts';
 import type { Clock } from '../platform/clock.ts';
-import { type CounterNote, type CounterProblem, decodeNote, problemOf } from './note.ts';
+import { type CounterNote, type CounterProblem, decodeNote, unreadableNote } from './note.ts';
 import { Places } from './turns.ts';
 
 export interface CounterProgressParts {
@@ -135,9 +135,7 @@ function statusOf(
     watermarkMs: note?.watermarkMs ?? null,
     holder: note?.holder ?? null,
     rebuildId: note?.rebuildId ?? null,
-    problem: isUnreadable
-      ? problemOf('note_unreadable', `partition ${partition}: its note is not one of this version`)
-      : (note?.problem ?? null),
+    problem: isUnreadable ? unreadableNote(partition) : (note?.problem ?? null),
   };
 }
 

@@ -51,6 +51,7 @@ export class Postgres {
 
   constructor(options: PostgresOptions) {
     const { tlsCaFile } = options;
+    requireReadable(options.url);
     if (tlsCaFile !== '' && !existsSync(tlsCaFile)) {
       throw new LedgerError('config_invalid', `there is no file ${tlsCaFile}`, {
         hint: 'control.postgres.tls_ca_file names the certificates to trust.',
@@ -194,6 +195,18 @@ export class Postgres {
         }),
       },
     );
+  }
+}
+
+/** The URL itself is not shown: a password stands in it. */
+function requireReadable(url: string): void {
+  try {
+    const { username, password } = new URL(url);
+    decodeURIComponent(`${username}${password}`);
+  } catch {
+    throw new LedgerError('config_invalid', 'control.postgres.url cannot be read as a URL', {
+      hint: 'In user and password write # as %23, / as %2F, ? as %3F, @ as %40 and % as %25.',
+    });
   }
 }
 

@@ -53,6 +53,18 @@ export class PendingHours {
     if (read.version >= this.#known.version) this.#take(read);
   }
 
+  /**
+   * Reads what others have published, and knows afterwards of every hour that was noted before it or behind it.
+   * An hour that gained an impression may be among what is read, and the later hour that still has it not.
+   */
+  async around(read: () => Promise<void>): Promise<void> {
+    await this.load();
+    const before = this.#hours;
+    await read();
+    await this.load();
+    this.#hours = new Set([...before, ...this.#hours]);
+  }
+
   /** Begins a turn: whoever had one before takes nothing out any more (N1). */
   async beginTurn(): Promise<number> {
     const { turn } = await this.#update((old) => ({ ...old, turn: old.turn + 1 }));

@@ -78,6 +78,11 @@ export interface HourResult {
   readonly durationMs: number;
 }
 
+export interface ReconcileOptions {
+  readonly untilMs?: number;
+  readonly signal?: AbortSignal;
+}
+
 /** Why the next hour does not turn final, in words for `status`. */
 export interface StuckHour {
   readonly hourMs: number;
@@ -111,9 +116,13 @@ export class Reconciler {
   }
 
   /** Reads what others have published, noted and archived since, without a turn of its own (F5). */
-  async look(): Promise<void> {
-    await this.#options.pending.load();
-    await this.#readRows();
+  look(): Promise<void> {
+    return this.#look('look');
+  }
+
+  async #look(why: 'turn' | 'look'): Promise<void> {
+    await this.#options.pending.around(() => this.#published.load());
+    await this.#options.refresh(why);
     // A recount that runs here goes through the verdicts, which must not change under it.
     if (!this.#turns.isRunning) await this.verdictSearch.learn();
   }
@@ -121,14 +130,10 @@ export class Reconciler {
   /** The beginning of a turn: first its number, so that what is read then stays true (N1, N2). */
   async #learn(): Promise<number> {
     const turn = await this.#options.pending.beginTurn();
-    await this.#readRows();
-    await this.verdictSearch.learn();
-    return turn;
-  }
-
-  async #readRows(): Promise<void> {
     await this.#published.load();
     await this.#options.refresh('turn');
+    await this.verdictSearch.learn();
+    return turn;
   }
 
   /** End of the last final hour, ms UTC; 0 when none is final. */
@@ -155,14 +160,15 @@ export class Reconciler {
    * that end by then are due without the configured delay; never before their lateness is over.
    *
    * While another process is at it, this ends with what it has done so far; with `untilMs` it waits.
+   * Once `signal` is aborted no other hour is begun.
    */
-  async reconcile(options: { untilMs?: number } = {}): Promise<HourResult[]> {
+  async reconcile(options: ReconcileOptions = {}): Promise<HourResult[]> {
     const results: HourResult[] = [];
     this.#working = null;
     try {
-      await this.look();
-      await this.#round(options.untilMs, results);
-      this.stuck = null;
+      await this.#look('turn');
+      // Whoever has given way has found nothing out.
+      if ((await this.#round(options, results)) !== BUSY) this.stuck = null;
     } catch (error) {
       this.#noteStuck(error);
       throw error;
@@ -170,25 +176,29 @@ export class Reconciler {
     return results;
   }
 
-  async #round(untilMs: number | undefined, results: HourResult[]): Promise<void> {
+  async #round(
+    { untilMs, signal }: ReconcileOptions,
+    results: HourResult[],
+  ): Promise<Busy | undefined> {
     // Most looks find nothing to do, and then nobody else need wait for us.
-    if (untilMs === undefined && !(await this.#hasWork())) return;
+    if (untilMs === undefined && !(await this.#hasWork())) return undefined;
     const inTurn = <T>(note: string, work: (turn: Turn) => Promise<T>): Promise<T | Busy> =>
       untilMs === undefined ? this.#turns.tryTurn(note, work) : this.#turns.turn(note, work);
     const begun = await inTurn('looking for hours that changed', (turn) =>
       this.#prepare(untilMs, turn),
     );
-    if (begun === BUSY) return;
+    if (begun === BUSY) return BUSY;
     // Until none is left: an hour that gained an impression takes it from a later one, and both
     // would bill it until the later one is recounted too.
-    for (;;) {
+    while (signal?.aborted !== true) {
       const hourMs = await this.#candidate(untilMs);
-      if (hourMs === null) return;
+      if (hourMs === null) return undefined;
       const result = await inTurn(noteOf(hourMs), (turn) => this.#workOn(hourMs, untilMs, turn));
-      if (result === BUSY) return;
+      if (result === BUSY) return BUSY;
       if (result !== null) results.push(result);
       await this.#turns.giveWay();
     }
+    return BUSY;
   }
 
   async #hasWork(): Promise<boolean> {

@@ -162,8 +162,8 @@ export async function bringArchive(
   const clock = shiftedClock(config.clockOffsetMs);
   const logger = createLogger('warn', 'command');
   return recorded(config, { action: 'archive.bring', target: place }, () =>
-    withControl(config, ({ state }) =>
-      moveArchive(place, { config, state, clock, logger, progress }),
+    withControl(config, ({ state, leases }) =>
+      moveArchive(place, { config, state, leases, clock, logger, progress }),
     ),
   );
 }

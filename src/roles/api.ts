@@ -4,6 +4,7 @@
  */
 
 import { SharedKeys } from '../ads/shared-keys.ts';
+import type { Api } from '../api/api.ts';
 import { openGeo } from '../click/geo.ts';
 import type { Config } from '../config/schema.ts';
 import { LedgerError } from '../platform/errors.ts';
@@ -17,6 +18,7 @@ import { addRoleLedgerMetrics } from './ledger-metrics.ts';
 import { openLedgerWebhooks } from './ledger-webhooks.ts';
 import { RoleLedger } from './role-ledger.ts';
 import { addControlMetric, addGapMetric, addReadyMetric } from './role-metrics.ts';
+import { answerOfRole } from './role-server.ts';
 import { openShared, type RoleContext, type RoleWork, runRole } from './run-role.ts';
 import { serveApi } from './serve-api.ts';
 
@@ -24,12 +26,45 @@ export function runApi(config: Config, stop: AbortSignal): Promise<void> {
   return runRole(config, { role: 'api', serves: false }, stop, openApiRole);
 }
 
+/** The port is open before anything else, as that of every role: one that waits says what for. */
 async function openApiRole(context: RoleContext): Promise<RoleWork> {
-  const { config, registry, logger } = context;
-  const known = addRoleLedgerMetrics(registry, () => ledger);
-  const metrics = { ...known, request: addApiMetrics(registry) };
+  const { config, registry, readiness } = context;
+  const waitsFor = (): string | null => readiness.waitsFor();
+  addReadyMetric(registry, waitsFor);
+  let api: Pick<Api, 'fetch'> = {
+    fetch: async (request) =>
+      (await answerOfRole(request, { registry, waitsFor })) ??
+      new Response('the API is starting\n', { status: 503, headers: { 'Retry-After': '5' } }),
+  };
+  const server = serveApi(config.api, {
+    fetch: (request, connection) => api.fetch(request, connection),
+  });
+  try {
+    const { work, ...opened } = await openAnswers(context);
+    api = opened.api;
+    return {
+      waitsFor: work.waitsFor,
+      async drain() {
+        await work.drain();
+        await server.stop();
+      },
+      async close() {
+        await server.stop(true);
+        await work.close();
+      },
+    };
+  } catch (error) {
+    await server.stop(true);
+    throw error;
+  }
+}
+
+async function openAnswers(context: RoleContext): Promise<{ api: Api; work: RoleWork }> {
+  const { registry, logger } = context;
+  const request = addApiMetrics(registry);
   const control = await openShared(context);
   const ledger = await RoleLedger.open(context, control);
+  const metrics = { ...addRoleLedgerMetrics(registry, () => ledger), request };
   const { catalog } = ledger.parts;
   const admin = createLedgerAdmin(ledger, await openGeo());
   const { webhooks } = openLedgerWebhooks({
@@ -38,26 +73,23 @@ async function openApiRole(context: RoleContext): Promise<RoleWork> {
   });
   const live = openLiveHub(ledger, logger);
   const keys = new SharedKeys(control.state, catalog);
-  const api = createLedgerApi({ ledger, control, keys, admin, metrics, webhooks, live, logger });
-  const waitsFor = (): string | null => ledger.lookProblem?.message ?? null;
-  addControlMetric(registry, () => ledger.lookProblem === null);
+  const waitsFor = (): string | null => ledger.answerProblem?.message ?? null;
+  const api = createLedgerApi({
+    ...{ ledger, control, keys, admin, metrics, webhooks, live, logger, waitsFor },
+  });
+  addControlMetric(registry, () => ledger.controlProblem === null);
   addGapMetric(registry, () => ledger.liveGaps.length);
-  addReadyMetric(registry, waitsFor);
-  const server = serveApi(config.api, api);
   const keeper = openKeeper(context, { ...context, catalog, state: control.state });
   ledger.start();
-  return {
-    waitsFor,
-    async drain() {
-      await live.close();
-      await server.stop();
-    },
+  const work: RoleWork = {
+    waitsFor: () => ledger.lookProblem?.message ?? null,
+    drain: () => live.close(),
     async close() {
-      await server.stop(true);
       await keeper?.close();
       await ledger.close();
     },
   };
+  return { api, work };
 }
 
 /** Follows ads and keys, unless the catalog role does so for this data folder. */

@@ -5,6 +5,7 @@ import { loadManifest, type Manifest } from '../archive/manifest.ts';
 import type { Config } from '../config/schema.ts';
 import type { ClickLogReader } from '../log/port.ts';
 import type { Clock } from '../platform/clock.ts';
+import { requireKnownLog } from './known-log.ts';
 import { appendedAtMsOf } from './log-age.ts';
 import { openLogGroup } from './log-group.ts';
 import { openTopicReader } from './log-reader.ts';
@@ -24,6 +25,7 @@ async function openArchiverRole(context: RoleContext): Promise<RoleWork> {
   const store = await readiness.until('the archive', () => openStore(config, clock, logger));
   const manifest = await readiness.until('the archive', () => loadManifest(store));
   const reader = await openTopicReader(config, 'clickledger-archiver', logger);
+  await readiness.until('Kafka', () => requireKnownLog(config, { reader, facts }));
   const group = await openLogGroup(config, { role: 'archiver', instance, logger });
   let controlProblem: Error | null = null;
   const archiver = new GroupArchiver({

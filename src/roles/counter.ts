@@ -13,6 +13,7 @@ import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
 import { gaugesIn } from './gauge.ts';
+import { requireKnownLog } from './known-log.ts';
 import { appendedAtMsOf } from './log-age.ts';
 import { openLogGroup } from './log-group.ts';
 import { openTopicReader } from './log-reader.ts';
@@ -36,14 +37,14 @@ async function openCounterRole(context: RoleContext, index: number): Promise<Rol
   const control = await openShared(context);
   const warehouse = await readiness.until('ClickHouse', () => openWarehouse(config, WAREHOUSE_TTL));
   const reader = await openTopicReader(config, 'clickledger-counter', logger);
+  const facts = new SharedFacts(control.state);
+  await readiness.until('Kafka', () => requireKnownLog(config, { reader, facts }));
   const journals = new Journals(join(paths.counterState, String(index)), clock, logger);
   const group = await openLogGroup(config, {
     ...{ role: 'counter', instance, logger },
     remembers: () => journals.partitions(),
   });
-  const told = await readiness.until('PostgreSQL', () =>
-    ToldFacts.read(new SharedFacts(control.state)),
-  );
+  const told = await readiness.until('PostgreSQL', () => ToldFacts.read(facts));
   const loop = new Loop('shared facts', LOOK_MS, () => told.look());
   const worker = new CounterWorker({
     group,

@@ -3,7 +3,7 @@
  * operator sees of them, and the permission to go on. Final numbers come from the archive all the same.
  */
 import type { Config } from '../config/schema.ts';
-import { type CounterProblem, decodeNote } from '../counter/note.ts';
+import { type CounterProblem, decodeNote, unreadableNote } from '../counter/note.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
 import { openCounterProgress } from './log-group.ts';
@@ -21,7 +21,8 @@ export async function stoppedPartitions(config: Config): Promise<StoppedPartitio
   try {
     const committed = await progress.committed();
     return [...committed].flatMap(([partition, { note }]) => {
-      const problem = decodeNote(note)?.problem ?? null;
+      const read = decodeNote(note);
+      const problem = read === null ? unreadableNote(partition) : read.problem;
       return problem === null ? [] : [{ partition, problem }];
     });
   } finally {

@@ -27,7 +27,8 @@ export class HeldLease {
       await this.#lease.assertHeld();
     } catch (error) {
       if (error instanceof LedgerError && error.code === 'lease_lost') {
-        this.#lease = null;
+        // Given back all the same: else this process keeps it alive no more, and never takes it again.
+        await this.release();
         await this.#onLost();
       }
       throw error;

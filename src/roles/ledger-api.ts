@@ -39,6 +39,8 @@ export interface LedgerApiParts {
   readonly webhooks: Webhooks;
   readonly live: LiveHub;
   readonly logger: Logger;
+  /** Why a process that does not count cannot answer, in words; null while it can. */
+  readonly waitsFor?: () => string | null;
 }
 
 export function createLedgerApi(apiParts: LedgerApiParts): Api {
@@ -66,7 +68,7 @@ export function ledgerApiDeps(apiParts: LedgerApiParts): ApiDeps {
     features: featuresOf(apiParts),
     ops: {
       health: () => new Response('ok\n'),
-      ready: () => readiness(ledger),
+      ready: () => readiness(apiParts),
       metrics: async () =>
         new Response(await metrics.registry.metrics(), {
           headers: { 'Content-Type': metrics.registry.contentType },
@@ -147,11 +149,16 @@ export function adsImporter({
   };
 }
 
-/** Ready when live numbers are kept up to date; says what it waits for otherwise. */
-function readiness(ledger: LedgerView): Response {
-  const { counter } = ledger;
+/** Says what it waits for. A partition that others have stopped at is no reason to send requests elsewhere. */
+function readiness({ ledger, waitsFor }: LedgerApiParts): Response {
+  const reason = waitsFor?.() ?? null;
+  if (reason !== null) return new Response(`waits: ${reason}\n`, { status: 503 });
   if (ledger.isRebuilding) return new Response('the warehouse is being rebuilt\n', { status: 503 });
-  const problem = ledger.counterProblem ?? counter.lastUpsertError;
+  const problem = waitsFor === undefined ? countingProblem(ledger) : null;
   if (problem !== null) return new Response(`${problem.message}\n`, { status: 503 });
   return new Response('ready\n');
+}
+
+function countingProblem({ counter, counterProblem }: LedgerView): Error | null {
+  return counterProblem ?? counter.lastUpsertError;
 }

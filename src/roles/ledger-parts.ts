@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import type { AdCatalog } from '../ads/port.ts';
 import { Archiver } from '../archive/archiver.ts';
+import { writeCheckpoint } from '../archive/checkpoint-writer.ts';
 import { loadManifest, type Manifest } from '../archive/manifest.ts';
 import type { ObjectStore } from '../archive/port.ts';
 import { type DataPaths, dataPaths } from '../config/paths.ts';
@@ -60,6 +61,7 @@ export interface LedgerParts {
 
 const COUNTER_RESTART_MS = 2_000;
 const RETENTION_INTERVAL_MS = 60_000;
+const CHECKPOINT_INTERVAL_MS = 600_000;
 const HOUR_MS = 3_600_000;
 
 export class Ledger implements LedgerView {
@@ -176,6 +178,10 @@ export class Ledger implements LedgerView {
         await this.reconciler.reconcile();
       }),
       new Loop('retention', RETENTION_INTERVAL_MS, async () => this.#removeOldSegments()),
+      // So that a start need not read every entry since the first click.
+      new Loop('checkpoint', CHECKPOINT_INTERVAL_MS, async () => {
+        await writeCheckpoint(parts.store, parts.manifest);
+      }),
     ];
     for (const loop of this.#loops) {
       loop.start((error) =>
@@ -314,7 +320,11 @@ export class Ledger implements LedgerView {
    * come back without a restatement, since their old rows are gone.
    */
   alone<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#alone.then(work);
+    const result = this.#alone.then(async () => {
+      // Of an archive that is there in part no hour may turn final, and `rebuild` would forget the note.
+      await requireNoMove(this.#facts);
+      return work();
+    });
     this.#alone = result.catch(() => {});
     return result;
   }

@@ -14,11 +14,13 @@ export async function openLogReader(
   return openTopicReader(config, 'clickledger-ledger', logger);
 }
 
+export type TopicReader = ClickLogReader & LogTimes & { logId(): Promise<string> };
+
 export async function openTopicReader(
   config: Pick<Config, 'log'>,
   clientId: string,
   logger: Logger,
-): Promise<ClickLogReader & LogTimes> {
+): Promise<TopicReader> {
   const { KafkaLogReader } = await import('../log/kafka/reader.ts');
   const { kafkaConnection } = await import('./kafka-connection.ts');
   const { kafka } = config.log;

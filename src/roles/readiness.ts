@@ -4,6 +4,7 @@ import type { Logger } from '../platform/logger.ts';
 
 const MIN_RETRY_MS = 500;
 const MAX_RETRY_MS = 5_000;
+const STARTING = 'starting';
 
 /** The role was told to stop before it had begun. */
 export class StoppedWaiting extends Error {}
@@ -11,7 +12,7 @@ export class StoppedWaiting extends Error {}
 export class Readiness {
   readonly #stop: AbortSignal;
   readonly #logger: Logger;
-  #opening: string | null = 'starting';
+  #opening = STARTING;
   /** Set once everything is open. */
   #working: (() => string | null) | null = null;
 
@@ -33,12 +34,12 @@ export class Readiness {
    * Opens something that may be away: tries until it is there. What no other try will mend is thrown.
    */
   async until<T>(what: string, open: () => Promise<T>): Promise<T> {
+    this.#opening = what;
     for (let retryMs = MIN_RETRY_MS; ; retryMs = Math.min(MAX_RETRY_MS, retryMs * 2)) {
       if (this.#stop.aborted) throw new StoppedWaiting();
-      this.#opening ??= what;
       try {
-        const opened = await open();
-        this.#opening = null;
+        const opened = await unlessAborted(open(), this.#stop);
+        this.#opening = STARTING;
         return opened;
       } catch (error) {
         if (!(error instanceof LedgerError) || error.kind !== 'retry') throw error;
@@ -61,6 +62,18 @@ export function sleep(forMs: number, stop: AbortSignal): Promise<void> {
     const timer = setTimeout(end, forMs);
     stop.addEventListener('abort', end);
   });
+}
+
+/** What the work gives, but not once it is to stop: what hangs then is nobody's any more. */
+async function unlessAborted<T>(work: Promise<T>, stop: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const end = (): void => reject(new StoppedWaiting());
+  stop.addEventListener('abort', end);
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    stop.removeEventListener('abort', end);
+  }
 }
 
 export function untilAborted(stop: AbortSignal): Promise<void> {

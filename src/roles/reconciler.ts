@@ -21,21 +21,25 @@ export function runReconciler(config: Config, stop: AbortSignal): Promise<void> 
 async function openReconcilerRole(context: RoleContext): Promise<RoleWork> {
   const { config, registry, logger } = context;
   const control = await openShared(context);
-  const metrics = addRoleLedgerMetrics(registry, () => ledger);
   const ledger = await RoleLedger.open(context, control, (result) => {
     metrics.hour(result);
     logHour(result, logger);
   });
+  // Not before: a role that still waits has metrics too.
+  const metrics = addRoleLedgerMetrics(registry, () => ledger);
   const webhooks = openLedgerWebhooks({
     ...{ ledger, registry, logger },
     ...{ store: control.webhooks, leases: control.leases },
   });
   let problem: Error | null = null;
+  const end = new AbortController();
+  const { signal } = end;
   const loops = [
     new Loop('reconciler', config.reconcile.intervalMs, async () => {
       try {
         await ledger.requireNoMove();
-        await ledger.reconciler.reconcile();
+        await ledger.takeUpRebuild();
+        await ledger.reconciler.reconcile({ signal });
         problem = null;
       } finally {
         await ledger.tellStuck();
@@ -47,7 +51,7 @@ async function openReconcilerRole(context: RoleContext): Promise<RoleWork> {
       await writeCheckpoint(store, manifest);
     }),
   ];
-  addControlMetric(registry, () => ledger.lookProblem === null);
+  addControlMetric(registry, () => ledger.controlProblem === null);
   addGapMetric(registry, () => ledger.liveGaps.length);
   addLeaseMetric(registry, () => ledger.reconciler.hasTurn);
   ledger.start();
@@ -61,8 +65,8 @@ async function openReconcilerRole(context: RoleContext): Promise<RoleWork> {
   return {
     waitsFor: () => (ledger.lookProblem ?? problem)?.message ?? null,
     async drain() {
-      await Promise.all(loops.map((loop) => loop.stop()));
-      await webhooks.close();
+      end.abort();
+      await Promise.all([...loops.map((loop) => loop.stop()), webhooks.close()]);
     },
     close: () => ledger.close(),
   };

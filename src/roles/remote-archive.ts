@@ -43,6 +43,8 @@ export class RemoteArchive implements ArchiveView {
   async refresh(why: 'turn' | 'look'): Promise<void> {
     const nowMs = monotonicMs();
     if (why === 'look' && nowMs - this.#refreshedAtMs < LOOK_AGAIN_MS) return;
+    // What was brought in since the last look must not be missing in an hour that turns final now.
+    if (why === 'turn') await this.look();
     await this.#refresh(await this.#parts.reader.partitions());
     this.#refreshedAtMs = nowMs;
   }

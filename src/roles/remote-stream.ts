@@ -11,7 +11,6 @@ const NO_MEMORY = { claims: 0, claimBytes: 0, openRows: 0, forgotten: 0 };
 export class RemoteStream implements StreamView {
   readonly #parts: CounterProgressParts;
   readonly #progress: CounterProgress;
-  #counted = '';
   readonly heldRows = 0;
   readonly lastUpsertError = null;
 
@@ -20,18 +19,17 @@ export class RemoteStream implements StreamView {
     this.#progress = new CounterProgress(parts);
   }
 
-  /** Looks again; whether anything has been counted since. */
-  async poll(): Promise<boolean> {
-    await this.#progress.poll();
-    const counted = this.#progress.partitions().map(({ nextOffset }) => nextOffset);
-    const text = counted.join();
-    const changed = text !== this.#counted;
-    this.#counted = text;
-    return changed;
+  /** Looks again; whether live rows have come since. An offset is committed before its rows are. */
+  poll(): Promise<boolean> {
+    return this.#progress.poll();
   }
 
   get asOfMs(): number {
     return this.#progress.asOfMs;
+  }
+
+  get rebuildId(): number {
+    return Math.max(0, ...this.#progress.partitions().map(({ rebuildId }) => rebuildId ?? 0));
   }
 
   isOfRebuild(rebuildId: number): boolean {

@@ -5,7 +5,7 @@
  * R1 Nothing is kept here that another process needs: a role that is gone is replaced by any other.
  * R2 What is known of others is some seconds old at most, and never ahead of what it stands for: rows are
  *    in the warehouse before their position is committed, objects before their manifest entry.
- * R3 The warehouse is reset in a turn of the reconcilers: nobody writes an hour then.
+ * R3 What was read is believed for a while only: see `role-rebuild.ts`.
  */
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
 import { loadManifest } from '../archive/manifest.ts';
@@ -26,18 +26,15 @@ import { openWarehouse } from './open-warehouse.ts';
 import type { Readiness } from './readiness.ts';
 import { RemoteArchive } from './remote-archive.ts';
 import { RemoteStream } from './remote-stream.ts';
+import { RoleRebuild } from './role-rebuild.ts';
 import type { RoleContext } from './run-role.ts';
-import {
-  type LiveGapFact,
-  type RebuildFact,
-  requireNoMove,
-  SharedFacts,
-  type StuckFact,
-} from './shared-facts.ts';
+import { type LiveGapFact, requireNoMove, SharedFacts, type StuckFact } from './shared-facts.ts';
 import { WAREHOUSE_TTL } from './warehouse-ttl.ts';
 
 const LOOK_MS = 1_000;
 const POLL_MS = 250;
+/** What these codes stand for is not in the way of most answers. */
+const NOT_ANSWERED_FROM = ['log_unavailable', 'archive_unavailable'];
 /** Archivers are asked to write out what they hold; one that does not is named. */
 const SETTLE_ARCHIVE_MS = 60_000;
 const SETTLE_STREAM_MS = 30_000;
@@ -61,31 +58,45 @@ export class RoleLedger implements LedgerView {
   readonly facts: SharedFacts;
   readonly control: Control;
   readonly #archive: RemoteArchive;
-  readonly #loop = new Loop('look', LOOK_MS, () => this.look());
-  #rebuild: RebuildFact = { id: 0, untilMs: null };
+  readonly #rebuild: RoleRebuild;
+  readonly #loops = [
+    // By itself: a broker that hangs must not hide that the warehouse is about to be emptied (R3).
+    new Loop('facts', LOOK_MS, () => this.#lookAtFacts()),
+    new Loop('look', LOOK_MS, () => this.#lookAtOthers()),
+  ];
   #gaps: readonly LiveGapFact[] = [];
   #stuck: StuckFact | null = null;
   #upserts = 0;
   #publications = 0;
   /** Published hours as they were seen last, in one word. */
   #seen = '';
-  lookProblem: Error | null = null;
+  /** Why the common database cannot be read. */
+  controlProblem: Error | null = null;
+  /** Why the others cannot be seen. */
+  othersProblem: Error | null = null;
 
   private constructor({ parts, stream, control }: Opened, onHour: (result: HourResult) => void) {
     this.parts = parts;
     this.#archive = parts.archiver;
     this.counter = stream;
     this.control = control;
-    this.facts = new SharedFacts(control.state);
+    const facts = new SharedFacts(control.state);
+    this.facts = facts;
     this.reconciler = newReconciler(parts, {
       leases: control.leases,
       state: control.state,
       onHour,
       settle: () => this.settle(),
       coveredUntilMs: () => this.#archive.prove(),
-      refresh: (why) => this.#archive.refresh(why),
+      async refresh(why) {
+        // At the beginning of every turn: an archive that is brought in waits for those before it.
+        if (why === 'turn') await requireNoMove(facts);
+        await parts.archiver.refresh(why);
+      },
     });
-    const { store, manifest, verdicts } = parts;
+    const { store, manifest, verdicts, warehouse } = parts;
+    const { reconciler } = this;
+    this.#rebuild = new RoleRebuild({ facts, reconciler, warehouse, counter: stream });
     const takenBack = (hourMs: number) => this.reconciler.takenBack(hourMs);
     this.evidence = new Evidence({ store, manifest, verdicts, takenBack });
   }
@@ -122,33 +133,57 @@ export class RoleLedger implements LedgerView {
   /** Keeps what is known of others up to date. */
   start(): void {
     const { logger } = this.parts;
-    this.#loop.start((error) => {
-      if (this.lookProblem === null) logger.error({ err: error }, 'others cannot be seen');
-      this.lookProblem = error as Error;
+    const [facts, look] = this.#loops;
+    facts?.start((error) => {
+      if (this.controlProblem === null) logger.error({ err: error }, 'facts cannot be read');
+      this.controlProblem = error as Error;
+    });
+    look?.start((error) => {
+      if (this.othersProblem === null) logger.error({ err: error }, 'others cannot be seen');
+      this.othersProblem = error as Error;
     });
   }
 
+  /** What the process waits for; null while it sees everything. */
+  get lookProblem(): Error | null {
+    return this.controlProblem ?? this.othersProblem;
+  }
+
+  /** What keeps requests from being answered: without brokers or bucket most of them are. */
+  get answerProblem(): Error | null {
+    if (this.controlProblem !== null) return this.controlProblem;
+    const problem = this.othersProblem;
+    const isOther = problem instanceof LedgerError && NOT_ANSWERED_FROM.includes(problem.code);
+    return isOther ? null : problem;
+  }
+
   async look(): Promise<void> {
-    await Promise.all([
+    await this.#lookAtFacts();
+    await this.#lookAtOthers();
+  }
+
+  async #lookAtOthers(): Promise<void> {
+    // What is read from here on was written after it was told.
+    const told = this.#rebuild.fact;
+    const ends = await Promise.allSettled([
+      this.reconciler.look().then(() => this.#noteSeen()),
       this.counter.poll().then((changed) => {
         if (changed) this.#upserts++;
       }),
-      this.reconciler.look().then(() => this.#noteSeen()),
-      this.#lookAtFacts(),
     ]);
-    if (this.#rebuild.untilMs !== null && this.#isWhole(this.#rebuild)) {
-      this.#rebuild = await this.facts.endRebuild(this.#rebuild.id);
-    }
-    this.lookProblem = null;
+    for (const end of ends) if (end.status === 'rejected') throw end.reason;
+    await this.#rebuild.endIfWhole(told);
+    this.othersProblem = null;
   }
 
   async #lookAtFacts(): Promise<void> {
-    [this.#rebuild, this.#gaps, this.#stuck] = await Promise.all([
-      this.facts.rebuild(),
+    [this.#gaps, this.#stuck] = await Promise.all([
       this.facts.liveGaps(),
       this.facts.stuck(),
+      this.#rebuild.look(),
+      this.#archive.look(),
     ]);
-    await this.#archive.look();
+    this.controlProblem = null;
   }
 
   #noteSeen(): void {
@@ -171,22 +206,18 @@ export class RoleLedger implements LedgerView {
     this.#stuck = stuck;
   }
 
+  /** Those of hours that are not final yet: the others are made good. */
   get liveGaps(): readonly LiveGapFact[] {
-    return this.#gaps;
+    return this.#gaps.filter(({ toMs }) => toMs > this.reconciler.finalUntilMs);
   }
 
   get counterProblem(): Error | null {
     return this.counter.problem;
   }
 
+  /** R3. */
   get isRebuilding(): boolean {
-    return this.#rebuild.untilMs !== null;
-  }
-
-  /** Counters have begun anew, and what was final is final again. */
-  #isWhole({ id, untilMs }: RebuildFact): boolean {
-    if (this.reconciler.finalUntilMs < (untilMs ?? 0)) return false;
-    return this.counter.asOfMs > 0 && this.counter.isOfRebuild(id);
+    return this.#rebuild.isRunning;
   }
 
   get upserts(): number {
@@ -198,7 +229,7 @@ export class RoleLedger implements LedgerView {
   }
 
   get rebuilds(): number {
-    return this.#rebuild.id;
+    return this.#rebuild.fact.id;
   }
 
   /** Whether hours may be worked on now; throws a retryable error that says why not. */
@@ -236,16 +267,11 @@ export class RoleLedger implements LedgerView {
     progress('archiving what the log holds');
     await this.settle();
     // What changed a final hour is restated now: once its old rows are gone nobody knows `before`.
-    if (!this.isRebuilding) await this.reconciler.reconcile();
+    const hasFinal = this.reconciler.finalUntilMs > 0;
+    if (hasFinal && !this.isRebuilding) await this.reconciler.reconcile();
     progress('dropping the warehouse');
-    const begun = await this.reconciler.withoutRecounts('rebuild', async (turn) => {
-      const fact = await this.facts.beginRebuild(this.reconciler.finalUntilMs);
-      await turn.assertHeld(); // R3
-      await this.parts.warehouse.reset();
-      return fact;
-    });
+    const { untilMs } = await this.#rebuild.begin();
     progress('recounting the archive');
-    const { untilMs } = begun;
     const results = await this.reconciler.reconcile(untilMs === null ? {} : { untilMs });
     progress('waiting for the counters, which read the log again');
     for (await this.look(); this.isRebuilding; await this.look()) await Bun.sleep(POLL_MS);
@@ -253,8 +279,13 @@ export class RoleLedger implements LedgerView {
     return { records, hours: results.length };
   }
 
+  /** Takes up a rebuild whose process has died. */
+  takeUpRebuild(): Promise<void> {
+    return this.#rebuild.takeUp();
+  }
+
   async close(): Promise<void> {
-    await this.#loop.stop();
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
     const { parts } = this;
     await this.counter.close();
     await parts.writer.close();

@@ -22,16 +22,19 @@ export function serveRole({ config, registry, waitsFor }: RoleServerOptions): Ro
     Bun.serve({
       port: config.port,
       hostname: config.host,
-      fetch: (request) => answer(new URL(request.url).pathname, { registry, waitsFor }),
+      fetch: async (request) =>
+        (await answerOfRole(request, { registry, waitsFor })) ?? text('not found', 404),
     }),
   );
   return { port: server.port ?? 0, close: () => server.stop(true) };
 }
 
-async function answer(
-  path: string,
+/** What every role says on its port; null for anything else. */
+export async function answerOfRole(
+  request: Request,
   { registry, waitsFor }: Pick<RoleServerOptions, 'registry' | 'waitsFor'>,
-): Promise<Response> {
+): Promise<Response | null> {
+  const path = new URL(request.url).pathname;
   if (path === '/healthz') return text('ok', 200);
   if (path === '/readyz') {
     const reason = waitsFor();
@@ -42,7 +45,7 @@ async function answer(
       headers: { 'Content-Type': registry.contentType },
     });
   }
-  return text('not found', 404);
+  return null;
 }
 
 function text(body: string, status: number): Response {

@@ -7,7 +7,7 @@ import { listen } from './listen.ts';
 export const MAX_ADMIN_BODY_BYTES = 64 * 1024 * 1024 * 1024;
 const IDLE_TIMEOUT_SECONDS = 255;
 
-export function serveApi({ port, host }: Config['api'], api: Api) {
+export function serveApi({ port, host }: Config['api'], api: Pick<Api, 'fetch'>) {
   return listen('api', port, () =>
     Bun.serve({
       port,

@@ -13,10 +13,12 @@ export interface StuckFact {
 }
 
 export interface RebuildFact {
-  /** Rises with every rebuild; counters begin anew when it does. */
+  /** Rises whenever the warehouse has been emptied; counters begin anew when it does. */
   readonly id: number;
   /** End of the hours that were final before; null when all of them are again. */
   readonly untilMs: number | null;
+  /** Whether the warehouse is still to be emptied, or it is not known that it was. */
+  readonly isToEmpty: boolean;
 }
 
 /** A stretch of a partition that its counter never read: the log had dropped it. */
@@ -36,6 +38,7 @@ export interface MoveFact {
 const rebuildSchema: z.ZodType<RebuildFact> = z.strictObject({
   id: z.int().min(0),
   untilMs: ms.nullable(),
+  isToEmpty: z.boolean(),
 });
 const gapSchema: z.ZodType<LiveGapFact> = z.strictObject({
   partition: z.int(),
@@ -54,7 +57,9 @@ const moveSchema: z.ZodType<MoveFact | null> = z
   .strictObject({ from: z.string(), atMs: ms })
   .nullable();
 
-const NO_REBUILD: RebuildFact = { id: 0, untilMs: null };
+const logsSchema: z.ZodType<Record<string, string>> = z.record(z.string(), z.string());
+
+const NO_REBUILD: RebuildFact = { id: 0, untilMs: null, isToEmpty: false };
 /** Older gaps lie in hours that are long final. */
 const KEPT_GAPS = 1_000;
 
@@ -72,14 +77,26 @@ export class SharedFacts {
   /** A rebuild that died is not forgotten: what was final before it has to come back too. */
   beginRebuild(untilMs: number): Promise<RebuildFact> {
     return this.#state.update('rebuild', rebuildSchema, (old = NO_REBUILD) => {
-      return { id: old.id + 1, untilMs: Math.max(untilMs, old.untilMs ?? 0) };
+      return { id: old.id, untilMs: Math.max(untilMs, old.untilMs ?? 0), isToEmpty: true };
+    });
+  }
+
+  /**
+   * Told after every emptying, also after one that somebody else has told of already: rows that counters
+   * wrote before it are gone, and the log is counted anew. `counted` is what they go by now, which is more
+   * than we know when the facts are from a backup.
+   */
+  noteEmptied({ untilMs }: RebuildFact, counted: number): Promise<RebuildFact> {
+    return this.#state.update('rebuild', rebuildSchema, (old = NO_REBUILD) => {
+      const before = Math.max(untilMs ?? 0, old.untilMs ?? 0);
+      return { id: Math.max(old.id, counted) + 1, untilMs: before, isToEmpty: false };
     });
   }
 
   /** Ends this one, not one that has begun since. */
   endRebuild(id: number): Promise<RebuildFact> {
     return this.#state.update('rebuild', rebuildSchema, (old = NO_REBUILD) =>
-      old.id === id ? { id, untilMs: null } : old,
+      old.id === id && !old.isToEmpty ? { ...old, untilMs: null } : old,
     );
   }
 
@@ -130,6 +147,17 @@ export class SharedFacts {
     await this.#state.update('moved-partitions', partitionsSchema, (old = []) =>
       [...new Set([...old, ...partitions])].sort((a, b) => a - b),
     );
+  }
+
+  /**
+   * Which log has the partitions that are numbered from `firstPartition` on: the first that was seen with them.
+   * It stays, whatever becomes of the log.
+   */
+  async logOf(firstPartition: number, seen: string): Promise<string> {
+    const logs = await this.#state.update('logs', logsSchema, (old = {}) => {
+      return { [firstPartition]: seen, ...old };
+    });
+    return logs[firstPartition]!;
   }
 
   async stuck(): Promise<StuckFact | null> {

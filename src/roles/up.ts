@@ -26,6 +26,9 @@ const RESTART_MAX_MS = 10_000;
 const SETTLED_MS = 10_000;
 /** Beyond the drain time of a worker, and long enough for the ledger to finish a recount step. */
 const STOP_GRACE_MS = 30_000;
+/** A role may take its grace period twice: to finish, and to close. */
+const graceMs = ({ control, role }: Config): number =>
+  control.kind === 'sqlite' ? STOP_GRACE_MS : Math.max(STOP_GRACE_MS, 2 * role.drainMs + 5_000);
 const MAIN = join(import.meta.dir, '..', 'main.ts');
 
 /** Where both want a core, redirects come first: the ledger can be late by seconds, a redirect cannot. */
@@ -38,6 +41,8 @@ interface ChildSpec {
   readonly args: readonly string[];
   /** What it reads first: the configuration, whose secrets must not be on a command line. */
   readonly firstLine: string;
+  /** How long it may take to stop. */
+  readonly graceMs: number;
 }
 
 class Child {
@@ -99,7 +104,10 @@ class Child {
     const child = this.#process;
     if (child === null || child.exitCode !== null) return;
     child.kill('SIGTERM');
-    const stopped = await Promise.race([child.exited.then(() => true), Bun.sleep(STOP_GRACE_MS)]);
+    const stopped = await Promise.race([
+      child.exited.then(() => true),
+      Bun.sleep(this.spec.graceMs),
+    ]);
     if (stopped === true) return;
     this.#logger.error({ child: this.spec.name }, 'did not stop in time and was killed');
     child.kill('SIGKILL');
@@ -148,6 +156,7 @@ function childOf(
     niceness: role.niceness,
     args: ['run-role', ...args, '--config-json', '-'],
     firstLine: JSON.stringify(config),
+    graceMs: graceMs(config),
   };
 }
 

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { PartitionStatus } from '../../src/api/admin-port.ts';
 import { clicksPerAd, HOUR_MS } from '../support/answers.ts';
-import { liveRows, turnFinal } from '../support/final-machines.ts';
+import { rowsOfAll, turnFinal } from '../support/final-machines.ts';
 import { Load } from '../support/load.ts';
 import { eventually } from '../support/product.ts';
 import { RoleCluster } from '../support/role-cluster.ts';
@@ -97,7 +97,7 @@ describe.skipIf(missing !== null)('clicks that Kafka has dropped before they wer
     await cluster.awaitCounted();
     expect(await hourIsIncomplete()).toBe(true);
     const acknowledged = loads.reduce((sum, load) => sum + load.acknowledged.size, 0);
-    const live = [...clicksPerAd(await liveRows(cluster)).values()];
+    const live = [...clicksPerAd(await rowsOfAll(cluster)).values()];
     const counted = live.reduce((sum, each) => sum + each, 0);
     expect(counted).toBeLessThan(acknowledged);
     // Minutes that it saw only in part are not shown either: none of its later clicks is in a row then.

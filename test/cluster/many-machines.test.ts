@@ -1,6 +1,6 @@
 /** The product on many machines: several of every role, on real servers that come and go. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { expectLiveExact, liveRows, turnFinal } from '../support/final-machines.ts';
+import { expectLiveExact, rowsOfAll, turnFinal } from '../support/final-machines.ts';
 import { Load, type LoadOptions } from '../support/load.ts';
 import { eventually } from '../support/product.ts';
 import { RoleCluster } from '../support/role-cluster.ts';
@@ -73,7 +73,7 @@ describe.skipIf(missing !== null)('roles on many machines', () => {
   test('clicks on any machine are counted once, and every API says the same', async () => {
     await load({ clicks: 800 }).end();
     await cluster.awaitCounted();
-    expect((await liveRows(cluster)).length).toBeGreaterThan(0);
+    expect((await rowsOfAll(cluster)).length).toBeGreaterThan(0);
     await expectLiveExact(cluster, loads);
     for (const click of cluster.roles('click')) {
       expect(await click.metric('kafka_records_total')).toBeGreaterThan(0);

@@ -253,8 +253,17 @@ export class RoleCluster implements LoadTarget {
     return (await response.json()) as LedgerStatus;
   }
 
-  /** Waits until all that the log holds now is in the live rows, and archived. */
+  /** Waits until all clicks that were taken are in the log, in the live rows, and archived. */
   async awaitCounted(): Promise<LedgerStatus> {
+    const clicks = this.roles('click').filter(({ isRunning }) => isRunning);
+    await eventually(
+      'nothing is in a spool',
+      async () => {
+        const left = clicks.map((each) => each.metric('spool_backlog_records'));
+        return (await Promise.all(left)).every((records) => records === 0);
+      },
+      SETTLED_MS,
+    );
     const isDone = ({ logEndOffset, countedOffset, archivedOffset }: PartitionStatus): boolean =>
       logEndOffset === countedOffset && logEndOffset === archivedOffset;
     const { nowMs: calledMs } = await this.status();

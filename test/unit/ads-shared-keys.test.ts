@@ -64,6 +64,15 @@ describe('a signing key', () => {
     expect(other.activeKeys().map(({ kid }) => kid)).toEqual(['k2']);
   });
 
+  test('that was retired stays so where the shared state comes back from before', async () => {
+    const { keys, others, one, other } = twoMachines();
+    const key = await createKey(keys, clock, 'k1');
+    await others.pull();
+    await other.putKey({ ...key, retiredAtMs: 2 });
+    expect(await others.pull()).toBe(0);
+    expect([one.activeKeys().length, other.activeKeys().length]).toEqual([1, 0]);
+  });
+
   test('of a name that another machine has taken is refused, and nowhere to be found', async () => {
     const { keys, others, other } = twoMachines();
     await createKey(keys, clock, 'k1');

@@ -120,6 +120,20 @@ describe('pending hours', () => {
     expect(one.hours()).toEqual([0, HOUR_MS, 2 * HOUR_MS]);
   });
 
+  test('are known also when they are noted, or recounted, while publications are read', async () => {
+    const state = new MemoryState();
+    const [api, reconciler] = [new PendingHours(state), new PendingHours(state)];
+    const turn = await reconciler.beginTurn();
+    await reconciler.add([0]);
+    await api.around(async () => {
+      await reconciler.remove(0, turn);
+      await reconciler.add([HOUR_MS]);
+    });
+    expect(api.hours()).toEqual([0, HOUR_MS]);
+    await api.around(async () => {});
+    expect(api.hours()).toEqual([HOUR_MS]);
+  });
+
   test('are taken out only in the turn in which they were recounted (N1)', async () => {
     const { state } = world();
     const [stalled, other] = [new PendingHours(state), new PendingHours(state)];

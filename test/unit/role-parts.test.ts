@@ -122,18 +122,45 @@ describe('work that one process of all does', () => {
     await own.run(async () => void rounds++);
     expect([rounds, lost]).toEqual([1, 1]);
   });
+
+  test('is taken up again by a process that has lost the lease, when nobody else has it', async () => {
+    const leases = openLocalLeases({ holder: 'h', clock: Date.now });
+    let isHeld = true;
+    const own = work({
+      list: () => leases.list(),
+      async tryTake(name, note) {
+        const lease = await leases.tryTake(name, note);
+        if (lease === null) return null;
+        const assertHeld = async () => {
+          if (!isHeld) throw new LedgerError('lease_lost', 'lost', { kind: 'retry' });
+        };
+        return { ...lease, assertHeld };
+      },
+    });
+    let rounds = 0;
+    const round = () => own.run(async () => void rounds++);
+    await round();
+    isHeld = false;
+    await expect(round()).rejects.toMatchObject({ code: 'lease_lost' });
+    isHeld = true;
+    await round();
+    expect(rounds).toBe(2);
+  });
 });
 
 describe('facts that roles share', () => {
   test('a rebuild that begins on top of one that died still has to reach what was final before it', async () => {
     const facts = new SharedFacts(new MemoryState());
-    expect(await facts.rebuild()).toEqual({ id: 0, untilMs: null });
-    await facts.beginRebuild(7_200_000);
+    expect(await facts.rebuild()).toEqual({ id: 0, untilMs: null, isToEmpty: false });
+    await facts.noteEmptied(await facts.beginRebuild(7_200_000), 0);
     const again = await facts.beginRebuild(0);
-    expect(again).toEqual({ id: 2, untilMs: 7_200_000 });
+    expect(again).toEqual({ id: 1, untilMs: 7_200_000, isToEmpty: true });
     // Whoever ends the first has not heard of the second.
     expect(await facts.endRebuild(1)).toEqual(again);
-    expect(await facts.endRebuild(2)).toEqual({ id: 2, untilMs: null });
+    const emptied = await facts.noteEmptied(again, 0);
+    expect(emptied).toEqual({ id: 2, untilMs: 7_200_000, isToEmpty: false });
+    expect(await facts.endRebuild(1)).toEqual(emptied);
+    expect(await facts.endRebuild(2)).toEqual({ id: 2, untilMs: null, isToEmpty: false });
   });
 
   test('a gap is noted once, however often it is told', async () => {

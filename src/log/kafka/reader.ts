@@ -116,6 +116,11 @@ export class KafkaLogReader implements ClickLogReader, LogTimes {
     }
   }
 
+  /** Identity of the topic: differs when it was made anew under the same name. */
+  async logId(): Promise<string> {
+    return (await this.#patiently(() => this.#layout())).topicId;
+  }
+
   async close(): Promise<void> {
     await this.#cluster.close();
   }
