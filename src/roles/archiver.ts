@@ -25,7 +25,7 @@ async function openArchiverRole(context: RoleContext): Promise<RoleWork> {
   const store = await readiness.until('the archive', () => openStore(config, clock, logger));
   const manifest = await readiness.until('the archive', () => loadManifest(store));
   const reader = await openTopicReader(config, 'clickledger-archiver', logger);
-  await readiness.until('Kafka', () => requireKnownLog(config, { reader, facts }));
+  await readiness.until('Kafka and PostgreSQL', () => requireKnownLog(config, { reader, facts }));
   const group = await openLogGroup(config, { role: 'archiver', instance, logger });
   let controlProblem: Error | null = null;
   const archiver = new GroupArchiver({

@@ -38,7 +38,7 @@ async function openCounterRole(context: RoleContext, index: number): Promise<Rol
   const warehouse = await readiness.until('ClickHouse', () => openWarehouse(config, WAREHOUSE_TTL));
   const reader = await openTopicReader(config, 'clickledger-counter', logger);
   const facts = new SharedFacts(control.state);
-  await readiness.until('Kafka', () => requireKnownLog(config, { reader, facts }));
+  await readiness.until('Kafka and PostgreSQL', () => requireKnownLog(config, { reader, facts }));
   const journals = new Journals(join(paths.counterState, String(index)), clock, logger);
   const group = await openLogGroup(config, {
     ...{ role: 'counter', instance, logger },

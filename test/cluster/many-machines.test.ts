@@ -156,6 +156,31 @@ describe.skipIf(missing !== null)('roles on many machines', () => {
     });
   });
 
+  test('roles that are started while every server is away wait, and clicks go on', async () => {
+    const [broker] = servers.kafka.brokers;
+    const others = cluster.roles().filter((each) => each.isRunning && each.role !== 'click');
+    const running = load(TRICKLE);
+    for (const each of others) await each.kill();
+    broker!.freeze();
+    await Promise.all([servers.s3.server, servers.clickhouse].map((each) => each.crash()));
+    await servers.postgres.stop();
+    try {
+      for (const each of others) each.start();
+      for (const each of others) await each.says(/^503 waits: (?!starting)/);
+      const soFar = running.acknowledged.size;
+      await eventually('clicks are taken', () => running.acknowledged.size > soFar + 200);
+    } finally {
+      broker!.thaw();
+      const all = [servers.s3.server, servers.clickhouse, servers.postgres];
+      await Promise.all(all.map((each) => each.start()));
+    }
+    for (const each of others) await each.ready();
+    await running.stop();
+    expect(running.unexpected).toEqual([]);
+    await cluster.awaitCounted();
+    await expectLiveExact(cluster, loads);
+  });
+
   test('every role ends in time when it is told to, and its work goes on elsewhere', async () => {
     const running = load(TRICKLE);
     for (const role of ['archiver', 'reconciler', 'catalog', 'counter', 'click'] as const) {
