@@ -302,7 +302,9 @@ function outOfRetention(partition: number, from: number, firstOffset: number): L
   return new LedgerError(
     'offset_out_of_retention',
     `partition ${partition}: the log no longer has offsets ${range}, which are not archived`,
-    { hint: 'Restore the removed log segments. Nothing is skipped; no hour becomes final.' },
+    {
+      hint: 'Nothing is skipped; no hour becomes final. Restore the removed segments; what Kafka has dropped is gone: see docs/operating/many-machines.md.',
+    },
   );
 }
 

@@ -9,17 +9,20 @@ export type OpsFetch = (req: Request, path: string) => Response | Promise<Respon
 export interface OpsOptions {
   readonly ads: Pick<AdLookup, 'activeKeys'>;
   readonly log: Pick<ClickLogWriter, 'healthy'>;
+  /** Why clicks on ads may find none that are there, in words; null: they do not. */
+  readonly adsProblem?: () => string | null;
   /** Prometheus text. */
   readonly metricsText: () => string | Promise<string>;
 }
 
-export function createOpsFetch({ ads, log, metricsText }: OpsOptions): OpsFetch {
+export function createOpsFetch(options: OpsOptions): OpsFetch {
+  const { metricsText } = options;
   return (_req, path) => {
     switch (path) {
       case '/healthz':
         return text('ok', 200);
       case '/readyz': {
-        const problem = unreadiness(ads, log);
+        const problem = unreadiness(options);
         return problem === null ? text('ready', 200) : text(problem, 503);
       }
       case '/metrics':
@@ -30,10 +33,10 @@ export function createOpsFetch({ ads, log, metricsText }: OpsOptions): OpsFetch 
   };
 }
 
-function unreadiness(ads: OpsOptions['ads'], log: OpsOptions['log']): string | null {
+function unreadiness({ ads, log, adsProblem }: OpsOptions): string | null {
   if (!log.healthy) return 'the click log cannot make anything durable';
   if (ads.activeKeys().length === 0) return 'the catalog has no signing keys';
-  return null;
+  return adsProblem?.() ?? null;
 }
 
 function text(body: string, status: number): Response {

@@ -4,6 +4,8 @@
  */
 import { mkdirSync } from 'node:fs';
 import { openLmdbCatalog } from '../ads/lmdb/catalog.ts';
+import type { AdCatalog } from '../ads/port.ts';
+import { readSyncState } from '../ads/sync-state.ts';
 import { openGeo } from '../click/geo.ts';
 import { ClickCounters } from '../click/metrics.ts';
 import { createOpsFetch } from '../click/ops.ts';
@@ -70,7 +72,12 @@ export async function runClickWorker(
     geo: await openGeo(),
     metrics: counters,
     tracer: telemetry?.clickTracer() ?? null,
-    opsFetch: createOpsFetch({ ads, log: writer, metricsText: () => workersMetrics(workers) }),
+    opsFetch: createOpsFetch({
+      ads,
+      log: writer,
+      adsProblem: () => adsProblem(config, ads),
+      metricsText: () => workersMetrics(workers),
+    }),
     onInternalError: (error) => logger.error({ err: error }, 'a request failed unexpectedly'),
   });
   const server = takeClicks(config.click, service);
@@ -98,4 +105,11 @@ function takeClicks({ port, host }: Config['click'], service: ClickService) {
       fetch: (request, self) => service.fetch(request, self),
     }),
   );
+}
+
+/** A new machine would answer 404 to clicks on ads that it has not read yet. */
+function adsProblem({ catalog }: Config, ads: Pick<AdCatalog, 'syncState'>): string | null {
+  if (catalog.kind === 'local') return null;
+  const isLoaded = (readSyncState(ads.syncState())?.loadedAtMs ?? null) !== null;
+  return isLoaded ? null : 'the ads table has not been read to its end yet';
 }

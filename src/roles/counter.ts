@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Gauge, type Registry } from 'prom-client';
 import type { Config } from '../config/schema.ts';
 import { openJournalLog } from '../counter/disk/journal-log.ts';
 import type { JournalLog } from '../counter/port.ts';
@@ -12,6 +12,7 @@ import { CounterWorker } from '../counter/worker.ts';
 import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
+import { addCountingMetrics } from './counting-metrics.ts';
 import { gaugesIn } from './gauge.ts';
 import { requireKnownLog } from './known-log.ts';
 import { appendedAtMsOf } from './log-age.ts';
@@ -168,7 +169,6 @@ interface Measured {
 
 function addCounterMetrics(registry: Registry, { worker, reader, clock }: Measured): void {
   const registers = [registry];
-  const gauge = gaugesIn(registry);
   new Gauge({
     name: 'clickledger_oldest_uncounted_seconds',
     help: 'Age of the oldest record of the log that is not counted yet; 0 when all are.',
@@ -199,37 +199,13 @@ function addCounterMetrics(registry: Registry, { worker, reader, clock }: Measur
       }
     },
   });
-  new Counter({
-    name: 'clickledger_outcomes_total',
-    help: 'Logged records by outcome.',
-    labelNames: ['outcome'],
-    registers,
-    collect() {
-      this.reset();
-      for (const [outcome, count] of Object.entries(worker.outcomes())) {
-        this.inc({ outcome }, count);
-      }
-    },
-  });
+  addCountingMetrics(registry, () => worker);
   addStoppedPartitions(registry, () =>
     worker
       .partitions()
       .flatMap(({ state, problem }) => (state === 'stopped' ? [problem?.code ?? 'unknown'] : [])),
   );
-  gauge('live_age_seconds', 'How old the newest complete live numbers are.', () =>
+  gaugesIn(registry)('live_age_seconds', 'How old the newest complete live numbers are.', () =>
     worker.asOfMs === 0 ? 0 : Math.max(0, clock() - worker.asOfMs) / 1_000,
   );
-  gauge('held_rows', 'Changed rows that the warehouse has not taken yet.', () => worker.heldRows);
-  gauge('claims', 'Impressions remembered for dedup.', () => worker.memory().claims);
-  gauge(
-    'claim_memory_bytes',
-    'Memory of the remembered impressions.',
-    () => worker.memory().claimBytes,
-  );
-  gauge(
-    'claims_forgotten',
-    'Impressions forgotten inside the dedup window for lack of room.',
-    () => worker.memory().forgotten,
-  );
-  gauge('open_rows', 'Minute rows held open for counting.', () => worker.memory().openRows);
 }

@@ -3,6 +3,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ObserveRequest } from '../api/observe.ts';
 import type { HourResult } from '../reconcile/reconciler.ts';
 import { addApiMetrics } from './api-metrics.ts';
+import { addCountingMetrics } from './counting-metrics.ts';
 import { type DefineGauge, gaugesIn } from './gauge.ts';
 import { partitionStatuses } from './ledger-admin.ts';
 import type { LedgerView } from './ledger-view.ts';
@@ -136,20 +137,8 @@ function logMetrics(registry: Registry, ledger: () => LedgerView): void {
 }
 
 function countingMetrics(registry: Registry, ledger: () => LedgerView): void {
-  const registers = [registry];
   const gauge = gaugesIn(registry);
-  new Counter({
-    name: 'clickledger_outcomes_total',
-    help: 'Logged records by outcome.',
-    labelNames: ['outcome'],
-    registers,
-    collect() {
-      this.reset();
-      for (const [outcome, count] of Object.entries(ledger().counter.outcomes())) {
-        this.inc({ outcome }, count);
-      }
-    },
-  });
+  addCountingMetrics(registry, () => ledger().counter);
   deadLetterMetric(registry, ledger);
   finalityMetrics(ledger, gauge);
   stateMetrics(ledger, gauge);
@@ -190,31 +179,10 @@ function finalityMetrics(ledger: () => LedgerView, gauge: DefineGauge): void {
   );
 }
 
-/** Gauges that read one number of the counter's state. */
+/** What only the one ledger process has. */
 function stateMetrics(ledger: () => LedgerView, gauge: DefineGauge): void {
   gauge('counter_stopped', '1 when counting has stopped on an error.', () =>
     ledger().counterProblem === null ? 0 : 1,
-  );
-  gauge(
-    'held_rows',
-    'Changed rows that the warehouse has not taken yet.',
-    () => ledger().counter.heldRows,
-  );
-  gauge('claims', 'Impressions remembered for dedup.', () => ledger().counter.memory().claims);
-  gauge(
-    'claim_memory_bytes',
-    'Memory of the remembered impressions.',
-    () => ledger().counter.memory().claimBytes,
-  );
-  gauge(
-    'claims_forgotten',
-    'Impressions forgotten inside the dedup window for lack of room.',
-    () => ledger().counter.memory().forgotten,
-  );
-  gauge(
-    'open_rows',
-    'Minute rows held open for counting.',
-    () => ledger().counter.memory().openRows,
   );
   gauge('ledger_rss_bytes', 'Resident memory of the ledger.', () => process.memoryUsage().rss);
 }

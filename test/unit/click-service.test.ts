@@ -382,7 +382,11 @@ describe('the pages for whoever runs it', () => {
   test('live, ready and metrics are answered, everything else stays 404', async () => {
     const ads = new MapAds();
     const log = new HeldLog();
-    const opsFetch = createOpsFetch({ ads, log, metricsText: () => 'clicks 1\n' });
+    let adsProblem: string | null = null;
+    const opsFetch = createOpsFetch({
+      ...{ ads, log, metricsText: () => 'clicks 1\n' },
+      adsProblem: () => adsProblem,
+    });
     const { send } = setUpClicks({ ads, log, opsFetch });
     const status = async (path: string) => (await send(path)).status;
     expect(await status('/healthz')).toBe(200);
@@ -392,6 +396,10 @@ describe('the pages for whoever runs it', () => {
     log.healthy = false;
     expect(await (await send('/readyz')).text()).toContain('click log');
     log.healthy = true;
+    adsProblem = 'the ads are not all there yet';
+    const noAds = await send('/readyz');
+    expect([noAds.status, await noAds.text()]).toEqual([503, 'the ads are not all there yet\n']);
+    adsProblem = null;
     ads.keys = [];
     const noKeys = await send('/readyz');
     expect([noKeys.status, await noKeys.text()]).toEqual([
