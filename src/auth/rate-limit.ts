@@ -30,11 +30,17 @@ export interface RateDecision {
 }
 
 interface Bucket {
+  /** In parts of a request, see `REQUEST`. */
   level: number;
   atMs: number;
 }
 
 const MINUTE_MS = 60_000;
+/**
+ * Parts of one request: as many as a minute has milliseconds, so that a bucket gains `perMinute` parts in
+ * each and all is counted in whole numbers. In fractions who waited as told could still be short by a rounding.
+ */
+const REQUEST = MINUTE_MS;
 /** Two for each that comes in: what a busy minute left behind is gone after the next one. */
 const FORGOTTEN_AT_ONCE = 2;
 
@@ -53,8 +59,8 @@ export class RateLimiter {
   take(key: string): RateDecision {
     const nowMs = this.#clock();
     const level = this.#levelOf(key, nowMs);
-    const allowed = level >= 1;
-    const left = allowed ? level - 1 : level;
+    const allowed = level >= REQUEST;
+    const left = allowed ? level - REQUEST : level;
     this.#buckets.delete(key);
     this.#buckets.set(key, { level: left, atMs: nowMs });
     this.#forget(nowMs);
@@ -64,7 +70,7 @@ export class RateLimiter {
   /** What `take` would say, without taking. */
   look(key: string): RateDecision {
     const level = this.#levelOf(key, this.#clock());
-    return this.#decision(level, level >= 1);
+    return this.#decision(level, level >= REQUEST);
   }
 
   get keys(): number {
@@ -74,20 +80,21 @@ export class RateLimiter {
   #levelOf(key: string, nowMs: number): number {
     const { perMinute } = this.#limit;
     const bucket = this.#buckets.get(key);
-    if (bucket === undefined) return perMinute;
+    const full = perMinute * REQUEST;
+    if (bucket === undefined) return full;
     // A clock that was set back fills nothing, and takes nothing away.
     const sinceMs = Math.max(0, nowMs - bucket.atMs);
-    return Math.min(perMinute, bucket.level + (sinceMs * perMinute) / MINUTE_MS);
+    return Math.min(full, bucket.level + sinceMs * perMinute);
   }
 
   #decision(level: number, allowed: boolean): RateDecision {
     const { perMinute } = this.#limit;
-    const msUntil = (wanted: number): number =>
-      Math.max(0, Math.ceil(((wanted - level) * MINUTE_MS) / perMinute));
+    const msUntil = (requests: number): number =>
+      Math.max(0, Math.ceil((requests * REQUEST - level) / perMinute));
     return {
       allowed,
       limit: perMinute,
-      remaining: Math.floor(level),
+      remaining: Math.floor(level / REQUEST),
       resetMs: msUntil(perMinute),
       retryAfterMs: msUntil(1),
     };

@@ -60,6 +60,19 @@ describe('a bucket', () => {
     );
   });
 
+  test('gives one to whoever has waited for as long as it was told, to the millisecond', () => {
+    const { state, limiter } = setUp(2);
+    for (const step of [0, 19_089, 5_637, 3_008, 6_220, 2_503]) {
+      state.nowMs += step;
+      limiter.take('a');
+    }
+    const { retryAfterMs } = limiter.look('a');
+    state.nowMs += retryAfterMs - 1;
+    expect(limiter.look('a').allowed).toBe(false);
+    state.nowMs += 1;
+    expect(limiter.take('a').allowed).toBe(true);
+  });
+
   test('is forgotten when it is full again: only keys of the last minute are in memory', () => {
     const { state, limiter } = setUp(10);
     for (let key = 0; key < 500; key++) limiter.take(`key-${key}`);
