@@ -1,9 +1,6 @@
 /** The settings of the click log on Kafka; what they mean together is in docs/operating/kafka.md. */
 import { z } from 'zod';
-
-const ms = (min: number, max: number) => z.int().min(min).max(max);
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
+import { DAY_MS, HOUR_MS, ms } from './pieces.ts';
 
 const access = {
   tls: z.boolean().default(false).describe('Speak TLS with the brokers.'),

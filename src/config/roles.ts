@@ -1,8 +1,6 @@
 /** The settings of roles that run on their own; what they mean is in docs/operating/many-machines.md. */
 import { z } from 'zod';
-
-const ms = (min: number, max: number) => z.int().min(min).max(max);
-const HOUR_MS = 3_600_000;
+import { HOUR_MS, ms, port, postgresTls } from './pieces.ts';
 
 /** The database that the roles share; what it means is in docs/operating/many-machines.md. */
 const controlDatabase = z
@@ -16,14 +14,7 @@ const controlDatabase = z
         // A password stands in it.
         secret: true,
       }),
-    tls: z
-      .enum(['disable', 'prefer', 'require', 'verify-full'])
-      .default('prefer')
-      .describe('As `sslmode`; only `verify-full` knows the server by its certificate.'),
-    tlsCaFile: z
-      .string()
-      .default('')
-      .describe('File of the certificates to trust, PEM; it implies `verify-full`.'),
+    ...postgresTls,
     timeoutMs: ms(1_000, HOUR_MS).default(10_000).describe('Longest time of one request.'),
     maxConnections: z.int().min(1).max(100).default(4).describe('Most connections of one process.'),
   })
@@ -31,10 +22,7 @@ const controlDatabase = z
 
 export const roleSettings = z
   .strictObject({
-    port: z
-      .int()
-      .min(0)
-      .max(65535)
+    port: port
       .default(8082)
       .describe(
         'Port of a counter, archiver, reconciler, shipper or catalog role: `/healthz`, `/readyz`, `/metrics`. 0 picks a free one.',

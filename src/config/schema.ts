@@ -8,12 +8,8 @@
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { kafkaSettings } from './kafka.ts';
+import { DAY_MS, HOUR_MS, ms, port, postgresTls } from './pieces.ts';
 import { controlSettings, roleSettings } from './roles.ts';
-
-const port = z.int().min(0).max(65535);
-const ms = (min: number, max: number) => z.int().min(min).max(max);
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 
 declare module 'zod' {
   interface GlobalMeta {
@@ -157,14 +153,7 @@ const adsTable = z
       .max(63)
       .default('')
       .describe('A channel that the ads system notifies after changes (`LISTEN`); empty: none.'),
-    tls: z
-      .enum(['disable', 'prefer', 'require', 'verify-full'])
-      .default('prefer')
-      .describe('As `sslmode`; only `verify-full` knows the server by its certificate.'),
-    tlsCaFile: z
-      .string()
-      .default('')
-      .describe('File of the certificates to trust, PEM; it implies `verify-full`.'),
+    ...postgresTls,
     columns: z
       .strictObject({
         adId: columnName('ad_id').describe('Primary key.'),

@@ -18,6 +18,7 @@ import { noOutcomes, OUTCOMES, type Outcome } from '../counting/types.ts';
 import type { ClickLogReader, LogPosition, RecordBatch } from '../log/port.ts';
 import { type Clock, monotonicMs } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
+import { sleep } from '../platform/sleep.ts';
 import type { CountTracer } from '../telemetry/port.ts';
 import type { Warehouse } from '../warehouse/port.ts';
 import { BatchCounter } from './batch-counter.ts';
@@ -25,7 +26,6 @@ import { CounterState } from './counter-state.ts';
 import { liveRowOf } from './held-rows.ts';
 import { MergeReader } from './merge-reader.ts';
 import type { DeadLetterStore, JournalLog } from './port.ts';
-import { sleep } from './tenure.ts';
 import { SLICE_MS } from './turns.ts';
 
 export interface CounterOptions {

@@ -3,7 +3,9 @@
  *
  * X1 Once it is over nothing is written: everything that others see is asked for here first.
  */
+
 import { LedgerError } from '../platform/errors.ts';
+import { sleep } from '../platform/sleep.ts';
 
 export class Tenure {
   readonly #running = new AbortController();
@@ -38,17 +40,4 @@ export class Tenure {
   async sleep(ms: number): Promise<void> {
     await sleep(ms, this.#running.signal);
   }
-}
-
-export function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    const timer = setTimeout(finish, ms);
-    function finish(): void {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', finish);
-      resolve();
-    }
-    signal.addEventListener('abort', finish);
-  });
 }

@@ -21,6 +21,7 @@ import type { Clock } from '../platform/clock.ts';
 import { LedgerError } from '../platform/errors.ts';
 import { type Lock, takeLock } from '../platform/lock.ts';
 import type { Logger } from '../platform/logger.ts';
+import { sleep } from '../platform/sleep.ts';
 import { Evidence, type EvidenceOptions } from '../reconcile/evidence.ts';
 import type { HourResult, Reconciler, StuckHour } from '../reconcile/reconciler.ts';
 import { VerdictArchive } from '../verdicts/archive.ts';
@@ -209,7 +210,7 @@ export class Ledger implements LedgerView {
         logger.error({ err: error }, 'counting has stopped and starts again from its last commit');
       }
       if (signal.aborted) return;
-      await sleepUnlessAborted(COUNTER_RESTART_MS, signal);
+      await sleep(COUNTER_RESTART_MS, signal);
       if (signal.aborted) return;
       await this.#reopenCounter();
     }
@@ -390,16 +391,6 @@ export class Ledger implements LedgerView {
     await parts.deadLetters.close();
     this.#lock.release();
   }
-}
-
-function sleepUnlessAborted(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }
 
 /**

@@ -1,6 +1,7 @@
 /** What a role waits for, in words: before it has opened what it needs, and afterwards. */
 import { LedgerError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
+import { sleep } from '../platform/sleep.ts';
 
 const MIN_RETRY_MS = 500;
 const MAX_RETRY_MS = 5_000;
@@ -49,19 +50,6 @@ export class Readiness {
       await sleep(retryMs, this.#stop);
     }
   }
-}
-
-export function sleep(forMs: number, stop: AbortSignal): Promise<void> {
-  if (stop.aborted || forMs <= 0) return Promise.resolve();
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      stop.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, forMs);
-    stop.addEventListener('abort', end);
-  });
 }
 
 /** What the work gives, but not once it is to stop: what hangs then is nobody's any more. */
